@@ -28,6 +28,7 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.settings.config import CacheSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
+from omnidraft.storage.trial import TRIALS
 from tests.hollow import SHAPES, write_hollow
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -114,6 +115,8 @@ def forms(model: Path, folder: Path, small: bool) -> list[Path]:
 
 def tables(folder: Path, models: Path, small: bool) -> Iterator[tuple[str, Rows]]:
     home = DataHome(folder / "home")
+    for known in (models, folder):  # by whoever measures: no child need open them first
+        TRIALS.trust(known)
     real = [path for name in (SMOL, QWEN) if (path := models / f"{name}.gguf").exists()]
     real = real or [ROOT / "models" / "tiny-target-a-f16.gguf"]
     drafters = [BUNDLED, *real[:1]]

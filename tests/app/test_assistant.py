@@ -12,7 +12,7 @@ from omnidraft.app.assistant import CAPTURE, Assistant, Busy
 from omnidraft.decoding.events import Finished, Notice, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError, StorageError
-from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
 
 GREEDY = SamplingSettings(temperature=0.0, max_tokens=32)
@@ -66,18 +66,6 @@ def test_what_the_cache_learned_is_on_disk_after_every_answer_and_after_a_restar
     again.close()
 
 
-def test_without_a_drafter_and_without_a_cache(home, files):
-    assistant = Assistant(home)
-    assistant.load(files[0], None, ONE)
-    assert ask(assistant)[-1].draft_disabled_reason == "no drafter is loaded"
-    assistant.load(*files, ONE, CacheSettings(enabled=False))
-    assert assistant.loaded.cache is None
-    s = ask(assistant)[-1].statistics
-    assert s.proposed > 0
-    assert s.origins["ngram"] == 0
-    assistant.close()
-
-
 def damaged(tmp_path, files):
     cut = tmp_path / "cut.gguf"
     cut.write_bytes(files[0].read_bytes()[:100_000])
@@ -102,25 +90,6 @@ def test_what_is_loaded_goes_on_answering_when_its_replacement_cannot_be_loaded(
     events = ask(assistant)
     assert ids_of(events) == before
     assert events[-1].statistics.proposed > 0
-
-
-def test_switching_the_target_switches_vocabulary_pair_and_cache_table(assistant, files):
-    ask(assistant)
-    before = assistant.loaded.pair
-    assistant.load(files[0].with_name("tiny-target-b-f16.gguf"), files[1], ONE)
-    assert assistant.loaded.pair is not before
-    assert ask(assistant)[-1].statistics.proposed > 0
-    with closing(sqlite3.connect(assistant.profile.ngrams)) as connection:
-        tables = connection.execute("SELECT COUNT(*) FROM sqlite_master WHERE type = 'table'").fetchone()[0]
-    assert tables == 2
-
-
-def test_new_model_settings_reach_the_drafter_too(assistant, files):
-    kept = assistant.loaded.drafter
-    assistant.load(*files, ONE)
-    assert assistant.loaded.drafter is kept
-    assistant.load(*files, ModelSettings(threads=1, n_ctx=256))
-    assert assistant.target.n_ctx == assistant.loaded.drafter.n_ctx == 256
 
 
 def test_only_one_answer_runs_at_a_time(assistant):
@@ -177,35 +146,6 @@ def test_the_learner_gets_finished_answers_with_the_targets_candidates(home, mod
     assert [t.id for t in answered.tokens] == ids_of(events)
     assert all(len(t.candidates.ids) == CAPTURE for t in answered.tokens)
     assistant.close()
-
-
-def test_closing_twice_is_harmless_and_a_closed_assistant_says_so(assistant):
-    assistant.close()
-    assistant.close()
-    with pytest.raises(ModelError, match="No model is loaded"):
-        ask(assistant)
-
-
-def test_n_grams_are_noted_with_the_conversation_they_came_from(models, tmp_path):
-    assistant = Assistant(find_data_home(tmp_path))
-    assistant.load(
-        models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ModelSettings(threads=1),
-        CacheSettings(seed=False),
-    )  # fmt: skip
-    try:
-        messages = [{"role": "user", "content": "Tom has 12 apples and buys 7 more. How many does he have?"}]
-        for _ in assistant.answer(
-            AnswerRequest(
-                messages, SamplingSettings(temperature=0, max_tokens=40), source="chat-7", capture=assistant.capture
-            )
-        ):
-            pass
-        assert len(assistant.loaded.cache) > 0
-        assert assistant.loaded.cache.forget("another") == 0
-        assert assistant.loaded.cache.forget("chat-7") > 0
-        assert len(assistant.loaded.cache) == 0
-    finally:
-        assistant.close()
 
 
 def test_an_answer_waits_for_an_adapter_that_is_being_swapped(assistant, monkeypatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import zipfile
 from dataclasses import replace
@@ -10,11 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.app import catalog, conversing
+from omnidraft.app import catalog
 from omnidraft.app.catalog import DEFAULT, choose_target, in_package, is_right, real_model
 from omnidraft.app.hub_files import HubError
-from omnidraft.app.session import Session
-from omnidraft.errors import ModelError
 from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
 from tests.real import SMOL
 from tests.real import real_model as fetched
@@ -68,13 +65,6 @@ def test_a_package_with_something_else_in_it_leaves_nothing(tmp_path, monkeypatc
     assert list(home.iterdir()) == []
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path):
-    (tmp_path / "models").write_bytes(b"no folder")
-    with pytest.raises(HubError, match="could not be written") as error:
-        in_package(DEFAULT, tmp_path / "models")
-    sentence(error)
-
-
 def test_a_damaged_file_is_no_default_and_is_replaced(tmp_path, monkeypatch):
     home = find_data_home(tmp_path / "home")
     whole = fetched(SMOL).read_bytes()
@@ -87,27 +77,3 @@ def test_a_damaged_file_is_no_default_and_is_replaced(tmp_path, monkeypatch):
     assert in_package(DEFAULT, home.models) == path
     assert is_right(path, DEFAULT)
     assert choose_target(None, home) == path
-
-
-def test_a_file_replaced_while_it_answers_is_told_when_it_is_loaded_again(tmp_path, models):
-    """What is loaded goes on; the new file is refused in a sentence, and another model answers."""
-    path = tmp_path / "mine.gguf"
-    shutil.copy(models / "tiny-target-a-f16.gguf", path)
-    session = Session(find_data_home(tmp_path / "home"), "ada", str(path), None)
-    try:
-        session.prepare()
-        (tmp_path / "new").write_bytes(b"GGUF" + bytes(5000))
-        os.replace(tmp_path / "new", path)
-        chat = session.store.create().id
-        job = conversing.ask(session, chat, "Hello")
-        job.join(60)
-        assert not job.error
-        session.unload()
-        with pytest.raises(ModelError) as error:
-            conversing.ask(session, chat, "Hello again")
-        assert "mine.gguf" in sentence(error)
-        session.choose(models / "tiny-target-b-f16.gguf")
-        conversing.ask(session, session.store.create().id, "Hello").join(60)
-        assert session.loaded.name == "tiny-target-b-f16.gguf"
-    finally:
-        session.close()

@@ -35,28 +35,19 @@ def make(tmp_path):
         session.close()
 
 
-def changes_without_a_second_reading(session, drafter):
+@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_next_answer_reads_only_what_is_new(make, models, tmp_path, real):
+    drafter = real_model(SMOL) if real else shutil.copy(models / "tiny-drafter-f16.gguf", tmp_path / "other.gguf")
+    session = make(real_model(QWEN) if real else models / "tiny-target-a-f16.gguf")
     chat = session.store.create("one").id
     first = asked(session, chat, "What is 23 + 45?")
     model = session.assistant.target
     session.choose_drafter(drafter)
     assert session.assistant.target is model
-    second = asked(session, chat, "And 2 + 3?")
-    assert second.reused_tokens >= first.prompt_tokens
-    assert session.drafter_path() == drafter
-
-
-def test_the_next_answer_reads_only_what_is_new(make, models, tmp_path):
-    other = shutil.copy(models / "tiny-drafter-f16.gguf", tmp_path / "other.gguf")
-    session = make(models / "tiny-target-a-f16.gguf")
-    changes_without_a_second_reading(session, other)
-    assert session.assistant.loaded.asked.drafter == other
+    assert asked(session, chat, "And 2 + 3?").reused_tokens >= first.prompt_tokens
+    assert session.drafter_path() == session.assistant.loaded.asked.drafter == drafter
     cost = next(iter(session.assistant.engine.memory.pair_stats.values())).cost
     assert len(cost.passes) > 1  # the target's passes are still known
-
-
-def test_so_it_is_with_real_models(make):
-    changes_without_a_second_reading(make(real_model(QWEN)), real_model(SMOL))
 
 
 def test_a_drafter_that_cannot_be_loaded_changes_nothing(make, models, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from omnidraft.__main__ import main
 from omnidraft.app import hub as downloads
 from omnidraft.app.hub import Download
-from omnidraft.app.hub_files import HubError, RemoteModel, list_models
+from omnidraft.app.hub_files import RemoteModel, list_models
 from omnidraft.backends.gguf.file import read_info, usable_info
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
 from omnidraft.storage.scratch import FileLock
@@ -71,15 +71,6 @@ def test_nobody_writes_to_what_another_program_downloads(hub, home):
     assert again.state == "done"
 
 
-def test_a_part_that_is_there_is_continued(hub, home):
-    home.models.mkdir()
-    (home.models / "a.gguf.part").write_bytes(hub.files["a.gguf"][:1000])
-    done = fetched(remote(hub), home)
-    assert (done.state, done.error) == ("done", "")
-    assert hub.ranges == [1000]
-    assert (home.models / "a.gguf").read_bytes() == hub.files["a.gguf"]
-
-
 def test_a_disk_without_room_is_said_before_anything_is_fetched(hub, home, monkeypatch):
     monkeypatch.setattr(downloads, "SPARE", 1 << 60)
     done = fetched(remote(hub), home)
@@ -98,13 +89,6 @@ def test_a_hub_that_is_gone_is_said_in_plain_words(hub, home, monkeypatch):
     assert "cannot be reached" in done.error
     assert "kept" not in done.error, "nothing had come"
     assert "What has come so far is kept." in str(downloads.unreachable(OSError(), 5))
-
-
-def test_a_name_that_is_no_repository_is_refused_without_a_request(hub):
-    before = len(hub.headers)
-    with pytest.raises(HubError, match="not a repository id"):
-        list_models("not a name at all")
-    assert len(hub.headers) == before
 
 
 def test_the_parts_of_a_split_model_come_together(serve, home):
@@ -129,20 +113,6 @@ def folder(tmp_path_factory):
 
 def files_of(folder) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-
-
-def test_a_folder_of_weights_arrives_as_a_gguf_file(serve, home, folder):
-    variant = "additional_chat_templates/tool_use.jinja"
-    serve({**files_of(folder), variant: b"with tools"})
-    (model,) = list_models(REPO)
-    assert model.convert
-    assert model.size > (folder / "model.safetensors").stat().st_size
-    done = fetched(model, home)
-    assert (done.state, done.error) == ("done", "")
-    assert done.path == home.models / "tiny-gguf-q8_0.gguf"
-    info = read_info(done.path)
-    assert (info.kind, info.architecture, info.tool_template) == ("model", "llama", "with tools")
-    assert [path for path in (home.cache / "downloads").iterdir() if path.is_dir()] == []
 
 
 def test_one_line_fetches_a_folder_and_makes_a_drafter_of_it(serve, home, folder, capsys):

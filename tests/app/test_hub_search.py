@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -43,12 +42,6 @@ def test_a_search_lists_what_may_fit_most_downloaded_first(serve):
         search("  ", None)
 
 
-def test_a_hub_that_is_gone_costs_one_sentence(serve):
-    serve({}).close()
-    with pytest.raises(HubError, match="cannot be reached"):
-        search("x", None)
-
-
 def test_files_are_judged_by_the_formula_that_refuses_a_load(serve, tmp_path):
     data = TARGET.read_bytes()
     hub = serve({"m-F16.gguf": data, "m-Q4.gguf": data + bytes(4 << 20)})
@@ -63,12 +56,6 @@ def test_files_are_judged_by_the_formula_that_refuses_a_load(serve, tmp_path):
     assert hub_fit.best(found, 1000) is None
     assert list((tmp_path / "cache").iterdir()) == []
     assert hub.ranges == [0]
-
-
-def test_what_is_no_model_is_judged_by_its_size(serve, tmp_path):
-    serve({"m.gguf": b"GGUF" + bytes(3 << 20)})
-    (found,) = hub_fit.fits(list_models(REPO), SETTINGS, tmp_path / "cache")
-    assert (found.memory, found.fits(4 << 20), found.fits(1 << 20)) == (None, True, False)
 
 
 def tokenizer(pieces: list[str]) -> bytes:
@@ -97,16 +84,6 @@ def test_drafters_are_compared_by_their_vocabularies_alone(serve, tmp_path):
     asked = len(hub.headers)
     compared(target, tmp_path)
     assert len(hub.headers) == asked + 1  # what came is kept; only what did not is asked for again
-
-
-def test_a_damaged_tokenizer_is_said_and_not_kept(serve, tmp_path):
-    hub = serve({})
-    repos = [known.repo for known in hub_fit.DRAFTERS]
-    hub.tokenizers = {repo: json.dumps({"model": 5}).encode() for repo in repos}
-    hub.tokenizers[repos[0]] = tokenizer(["a", "b"])  # no token for any other byte
-    found = compared(read_gguf_vocabulary(TARGET), tmp_path)
-    assert all("no tokenizer that can be read" in one.why for one in found)
-    assert not list(tmp_path.rglob("tokenizer.json"))
 
 
 def test_what_a_drafter_is_worth_follows_its_size_and_what_passes_take():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -11,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.app.in_use import InUse
-from omnidraft.storage.trial import CRASHED, TRIALS, Trials
+from omnidraft.storage.trial import CRASHED, Trials
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,31 +54,3 @@ def test_a_kill_is_no_fault_of_what_was_loaded(tmp_path, model):
     assert len(notes(home)) == 1
     assert use(home, model, "close") == "closed"
     assert notes(home) == []
-
-
-def test_the_note_names_what_is_loaded_now_and_goes_with_the_last(tmp_path):
-    in_use, one, other = InUse(), object(), object()
-    in_use.hold(one, tmp_path, [("a.gguf", None)])
-    in_use.hold(other, tmp_path, [("b.gguf", "lora.gguf")])
-    (note,) = tmp_path.glob("in-use-*")
-    assert json.loads(note.read_text()) == [["a.gguf", None], ["b.gguf", "lora.gguf"]]
-    in_use.hold(one, tmp_path, [])
-    assert json.loads(note.read_text()) == [["b.gguf", "lora.gguf"]]
-    InUse().look_in(tmp_path)  # another program, while this one runs
-    assert note.exists()
-    in_use.hold(other, tmp_path, [])
-    assert not note.exists()
-
-
-@pytest.mark.parametrize("words", [b"", b"{\nFatal Python error", b"[5]\nFatal Python error", b"\xff\n" * 5])
-def test_a_note_that_says_nothing_is_dropped(tmp_path, words):
-    (tmp_path / "in-use-1-x.txt").write_bytes(words)
-    InUse().look_in(tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_bundled_model_is_never_blamed(models, tmp_path):
-    blamed = models / "tiny-drafter-f16.gguf"
-    (tmp_path / "in-use-1-x.txt").write_text(json.dumps([[str(blamed), None]]) + "\nFatal Python error: Aborted\n")
-    InUse().look_in(tmp_path)
-    TRIALS.refuse_crashed(blamed)

@@ -8,16 +8,14 @@ from pathlib import Path
 import pytest
 
 from omnidraft.app import drafters, models_list
-from omnidraft.app.models_list import Room, needs
+from omnidraft.app.models_list import Room
 from omnidraft.app.speeds import Speed, SpeedStore, by_size, speed_key, speeds
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama.devices import GPU, Device
 from omnidraft.backends.llama.sizes import pass_bytes
 from omnidraft.decoding.depth import Average, CostModel, PairStats
-from omnidraft.format import short
 from omnidraft.settings.config import ModelSettings
 from tests.hollow import SHAPES, write_hollow
-from tests.real import QWEN, SMOL, real_model
 
 GB = 1 << 30
 SETTINGS = ModelSettings(threads=2)
@@ -28,12 +26,6 @@ def test_what_is_larger_than_what_is_free_does_not_fit():
     assert Room(8 * GB).fits(FILE, 7 * GB) == (True, "fits")
     assert Room(8 * GB).fits(FILE, 9 * GB) == (False, "too large: 8.0 GB are free")
     assert Room(None).fits(FILE, 9 * GB)[0]
-
-
-def test_the_loaded_model_would_make_room(monkeypatch):
-    monkeypatch.setattr(models_list, "local_cards", list)
-    monkeypatch.setattr(models_list, "available_bytes", lambda: 2 * GB)
-    assert Room.now(SETTINGS, 3 * GB).memory == 5 * GB
 
 
 @pytest.mark.parametrize(
@@ -47,14 +39,6 @@ def test_a_card_holds_a_model_or_a_part_of_it(monkeypatch, needed, words):
     assert Room.now(SETTINGS, 0).fits(FILE, needed * GB)[1] == words
     on_processor = Room.now(ModelSettings(n_gpu_layers=0), 0)
     assert "card" not in on_processor.fits(FILE, 7 * GB)[1]
-
-
-def test_a_folder_that_was_emptied_needs_nobody_knows_what(tmp_path, models):
-    info = read_info(models / "tiny-target-a-f16.gguf")
-    assert needs(info, SETTINGS)
-    gone = tmp_path / "gone.gguf"
-    gone.write_bytes(b"")
-    assert needs(replace(info, path=gone, parts=(gone,)), SETTINGS) is None
 
 
 def measured(store: SpeedStore, target: Path, seconds: float) -> PairStats:
@@ -89,17 +73,6 @@ def test_where_nothing_was_measured_the_memory_tells_about_how_fast_a_model_is(t
     assert "estimated" in str(found[info.path])
     now = speeds([info], SETTINGS, SpeedStore(tmp_path / "speed.json"), memory=20e9, now={info.path: 7.0})
     assert now[info.path] == Speed(7.0)
-
-
-def test_an_embedding_that_is_stored_twice_is_counted_once():
-    assert short(read_info(real_model(QWEN)).parameters) == "494M"
-    assert short(read_info(real_model(SMOL)).parameters) == "135M"
-
-
-def test_a_matrix_of_its_own_is_counted(tmp_path):
-    untied = read_info(write_hollow(tmp_path / "8B.gguf", SHAPES["8B"], "Q8_0"))
-    assert not untied.tied
-    assert untied.parameters > 8e9
 
 
 FLAT, STEEP = {1: 0.1, 2: 0.102, 9: 0.11}, {1: 0.1, 2: 0.2, 9: 0.9}
@@ -149,9 +122,3 @@ def test_what_was_seen_of_a_pair_goes_before_what_is_assumed(tmp_path, shapes):
     (after,) = drafters.at_hand([target, drafter], target, SETTINGS, store)  # the costs are known from then, too
     assert after.tried
     assert after.gain > 1.5 * before.gain
-
-
-def test_a_projector_fits_where_it_is_as_wide_as_the_model(models):
-    eyes = read_info(models / "mmproj-tiny-target-a2-f16.gguf")
-    assert models_list.fits_projector(read_info(models / "tiny-target-a2-f16.gguf"), eyes)
-    assert not models_list.fits_projector(read_info(models / "smol-drafter-q8_0.gguf"), eyes)

@@ -73,20 +73,6 @@ def test_a_target_named_by_its_path_is_offered_wherever_it_lies(session, tmp_pat
     assert models_list.chosen(models, lies) == str(lies)
 
 
-@pytest.mark.parametrize("name", ["tiny-target-b-f16", "nowhere.gguf", "bad\0name"])
-def test_names_that_are_no_paths_add_nothing(session, name):
-    before = models_list.scan(session.assistant)
-    session.assistant.named = name
-    assert models_list.scan(session.assistant) == before
-
-
-def test_a_bundled_target_named_by_its_path_is_listed_once(session, monkeypatch):
-    monkeypatch.chdir(BUNDLED_MODELS.parent)
-    before = models_list.scan(session.assistant)
-    session.assistant.named = "models/tiny-target-b-f16.gguf"
-    assert models_list.scan(session.assistant) == before
-
-
 def test_what_a_profile_has_trained_is_not_listed_by_its_name_either(session):
     session.assistant.named = str(session.trained)
     assert "trained.gguf" not in [model.path.name for model in models_list.scan(session.assistant)]

@@ -11,7 +11,6 @@ from omnidraft.app import conversing, outlook
 from omnidraft.app.drafters import Outlook
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.app.waiting import StillAnswering
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.decoding.depth import CostModel
 from omnidraft.storage.paths import find_data_home
@@ -78,13 +77,6 @@ def test_the_app_looks_for_itself(tmp_path, models, other):
             time.sleep(0.1)
     finally:
         sessions.close()
-
-
-def test_a_drafter_is_not_chosen_while_a_race_is_under_way(session, models, monkeypatch):
-    monkeypatch.setattr(Session, "racing", True)
-    with pytest.raises(StillAnswering):
-        session.choose_drafter(models / "tiny-drafter-f16.gguf")
-    assert session.settings.drafter is None
 
 
 def test_a_drafter_that_was_chosen_stays(session, other, models):

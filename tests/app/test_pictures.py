@@ -7,13 +7,11 @@ import pytest
 from omnidraft.app import conversing
 from omnidraft.app.attached import seen_pictures
 from omnidraft.app.session import Session
-from omnidraft.backends.pictures import Picture
 from omnidraft.errors import PictureError
 from omnidraft.settings.config import with_named_file
 from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
 from tests.backends.seeing import needs_eyes, vision_model
 from tests.chats.test_pictures import BLUE, RED
-from ui.models import view
 
 pytestmark = needs_eyes
 
@@ -48,21 +46,6 @@ def test_a_picture_is_read_once_and_every_version_of_an_answer_is_about_it(sessi
     assert job.live.statistics.prompt_tokens == second.live.statistics.prompt_tokens
 
 
-def test_that_a_picture_is_read_next_is_said_before_it_is(session, monkeypatch):
-    session.ensure_loaded()
-    eyes, chat = session.assistant.engine.target.model.eyes, session.store.create("one").id
-    before, encoded = [], type(eyes)._encoded
-
-    def look(self, stretch):
-        before.append(session.job.live.prefill.picture)
-        return encoded(self, stretch)
-
-    monkeypatch.setattr(type(eyes), "_encoded", look)
-    job = asked(session, chat, "What?", [BLUE])
-    assert before == [True]
-    assert not job.live.prefill.picture
-
-
 def test_a_lost_picture_is_named_where_it_stood(session):
     chat = session.store.create("one").id
     asked(session, chat, "What?", [RED])
@@ -71,24 +54,6 @@ def test_a_lost_picture_is_named_where_it_stood(session):
     path = session.store.path(chat)
     read = conversing.messages_of(session.store.get(chat), path, seen_pictures(session, path))
     assert read[0]["content"] == "[picture red.png: damaged or missing]\nWhat?"
-
-
-def test_only_what_the_model_sees_is_decoded(session, monkeypatch):
-    session.ensure_loaded()
-    chat = session.store.create("one").id
-    for picture in (RED, BLUE):
-        session.store.append(chat, "user", "What?", pictures=[picture])
-    monkeypatch.setattr(type(session.assistant.engine.target.model.eyes), "most", 1)
-    seen = seen_pictures(session, session.store.path(chat))
-    assert seen[BLUE.digest].pixels
-    assert isinstance(seen[RED.digest], Picture)
-    assert not seen[RED.digest].pixels
-
-
-def test_a_model_and_its_projector_are_one(session):
-    shown = view.models(session, {})
-    assert "sees pictures through" in shown
-    assert "<h3>mmproj" not in shown
 
 
 def test_a_projector_that_was_chosen_is_in_force_at_the_next_load(session):
@@ -100,14 +65,6 @@ def test_a_projector_that_was_chosen_is_in_force_at_the_next_load(session):
         assert (session.assistant.target.eyes is not None) == sees
         assert any("reads text only" in notice for notice in notices) == (chosen == str(named))
     assert session.settings.projectors == ()
-
-
-def test_a_chosen_projector_that_was_removed_leaves_a_model_that_reads(session, tmp_path):
-    model = session.loaded
-    session.change("projectors", (f"{model.name} = {tmp_path / 'gone.gguf'}",))
-    assert any("does not exist" in notice for notice in session.load(model))
-    session.change("projectors", ())
-    session.load(model)
 
 
 def test_a_model_that_cannot_see_refuses_before_anything_is_stored_and_goes_on_without(session):

@@ -10,14 +10,12 @@ from pathlib import Path
 import pytest
 
 from omnidraft.app import conversing
-from omnidraft.app.race_job import RacePlan, RaceView, progress
+from omnidraft.app.race_job import RacePlan, RaceView
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.errors import ModelError
-from omnidraft.lab.prompts import own_prompts, topic_prompts
-from omnidraft.lab.race import Taught
+from omnidraft.lab.prompts import topic_prompts
 from omnidraft.learning import learner
 from omnidraft.learning.learner import Waits
-from omnidraft.settings.config import changed
 from omnidraft.storage.paths import find_data_home
 
 PATIENCE = 600  # seconds; an update takes ten where the machine is free
@@ -63,6 +61,7 @@ def test_a_race_of_another_form_leaves_the_file_as_it_is(session, plan, models):
     assert not made.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_race_a_lesson_and_a_race_leave_nothing_in_the_profile(session, plan):
     before = files(session.assistant.home.root)
@@ -109,24 +108,3 @@ def test_what_shall_be_kept_is_learned_by_the_profile(session, plan):
     assert over(session).phase == "raced"
     assert session.race._folder is None
     assert session.loaded is None
-
-
-def test_a_race_that_cannot_load_its_model_says_so(session, plan, tmp_path):
-    session.start_race(replace(plan, target=tmp_path / "missing.gguf"))
-    view = over(session)
-    assert view.phase == "failed"
-    assert "missing.gguf" in view.error
-
-
-def test_a_plan_goes_by_the_profiles_settings(session, plan):
-    settings = changed(
-        session.settings, **{"sampling.max_tokens": 8, "draft.enabled": False, "sampling.temperature": 0.3}
-    )
-    mine = replace(plan, settings=settings)
-    assert mine.sampling.max_tokens == 8
-    assert mine.sampling.temperature == 0.3
-    assert mine.draft.enabled
-    assert not mine.draft.lookup
-    assert replace(mine, copies=True).draft.lookup
-    assert progress(Taught(3, 12)) == (0.25, "Answer 3 of 12 to learn from")
-    assert own_prompts("") == []

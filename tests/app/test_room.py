@@ -6,7 +6,6 @@ import pytest
 
 from omnidraft.app.loaded_pair import LoadedPair, LoadRequest
 from omnidraft.backends.llama import estimate
-from omnidraft.backends.llama.devices import GPU, Device
 from omnidraft.errors import ModelError, NoRoom
 from omnidraft.settings.config import CacheSettings, ModelSettings
 from omnidraft.storage.paths import find_data_home
@@ -53,12 +52,3 @@ def test_it_comes_back_where_the_new_one_cannot_be_loaded(pair, models, tmp_path
     assert pair.asked == before
     assert pair.target.extend([1, 2, 3], 1).shape[0] == 1
     assert pair.drafter is not None
-
-
-def test_a_card_without_room_for_the_new_model_is_crowded(models, monkeypatch):
-    path, free = models / "tiny-target-a-f16.gguf", 1 << 20
-    monkeypatch.setattr(estimate, "local_cards", lambda: [Device(0, "Card", "a card", GPU, free, 1 << 33)])
-    assert estimate.crowded(path, SETTINGS)
-    free = 1 << 33
-    assert not estimate.crowded(path, SETTINGS)
-    assert not estimate.crowded(models, SETTINGS)

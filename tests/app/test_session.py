@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
 import threading
 import time
 
 import pytest
 
 import omnidraft.app.session
-from omnidraft.app import conversing, models_list
+from omnidraft.app import conversing
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.decoding.events import Finished, Round, Statistics
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.processes.progress import Overtaken
 from omnidraft.server.api import answers as api
@@ -22,7 +20,6 @@ from omnidraft.server.api.request import CompletionRequest
 from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import FakeAssistant
-from ui.chat.parts import stored_live
 
 HELLO = [{"role": "user", "content": "Hello"}]
 
@@ -43,17 +40,6 @@ def session(tmp_path, monkeypatch, first):
     monkeypatch.setattr(omnidraft.app.session, "Assistant", FakeAssistant)
     made = Session(find_data_home(tmp_path / "home"), "default", str(first), None)
     yield made
-    made.close()
-
-
-def test_what_the_command_line_named_stays_offered_when_another_model_is_chosen(tmp_path, monkeypatch, first, second):
-    monkeypatch.setattr(omnidraft.app.session, "Assistant", FakeAssistant)
-    lies = tmp_path / "elsewhere" / "fetched.gguf"
-    lies.parent.mkdir()
-    shutil.copy(first, lies)
-    made = Session(find_data_home(tmp_path / "home"), "default", str(lies), None)
-    made.load(second)
-    assert lies in [model.path for model in models_list.targets(made.assistant)]
     made.close()
 
 
@@ -89,14 +75,6 @@ def test_the_next_message_is_answered_by_the_profiles_model_after_the_api_used_a
     over(session)
     assert session.assistant.answered == [second.stem, first.stem]
     assert session.store.path(chat)[-1].meta["target"] == first.stem
-
-
-def test_the_api_leaves_a_model_where_it_is_that_is_the_profiles_own(session, first):
-    said(session, first)
-    over(session)
-    assert session.ready
-    session.prepare()
-    assert session.assistant.loads == [first]
 
 
 def meanwhile(act, seconds: float = 0.2) -> tuple[threading.Thread, list[str]]:
@@ -163,25 +141,6 @@ def test_a_setting_waits_for_no_model_that_is_loaded(session, monkeypatch, secon
     assert (kept.target, session.loaded) == (str(second), second)
 
 
-def test_of_two_questions_at_once_one_waits(session, monkeypatch):
-    chat = session.shown.chat().id
-    session.prepare()
-    session.assistant.go_on.clear()
-    append = session.store.append
-
-    def slow(*given, **more):
-        time.sleep(0.1)
-        return append(*given, **more)
-
-    monkeypatch.setattr(session.store, "append", slow)
-    both = [meanwhile(lambda text=text: conversing.ask(session, chat, text), 0) for text in ("One", "Two")]
-    for thread, _ in both:
-        thread.join(10)
-    assert [told for _, told in both] == [["done"], ["done"]]
-    assert chat in session.queue
-    assert sorted(m.role for m in session.store.path(chat)) == ["assistant", "user", "user"]
-
-
 def test_versions_of_an_answer_are_refused_before_anything_is_stored(session):
     chat = session.shown.chat().id
     conversing.ask(session, chat, "One")
@@ -200,44 +159,6 @@ def test_versions_of_an_answer_are_refused_before_anything_is_stored(session):
     assert session.store.snapshot(chat) == before
 
 
-def test_a_stop_ends_only_the_answer_it_is_meant_for(session):
-    chat = session.shown.chat().id
-    session.prepare()
-    session.assistant.go_on.clear()
-    conversing.ask(session, chat, "Tell me more")
-    session.stop("another conversation")
-    assert not session.job.stopped
-    session.stop(chat)
-    over(session)
-    stops, done = session.assistant.stops, session.job
-    session.assistant.go_on.clear()
-    conversing.ask(session, chat, "And more")
-    done.stop()  # as the API does when its client has read all there is
-    assert session.assistant.stops == stops
-    assert not session.job.stopped
-
-
-def test_a_conversation_is_shown_while_a_model_is_being_loaded(session, monkeypatch):
-    began, goes_on = threading.Event(), threading.Event()
-
-    def load(target, drafter, model, templates):
-        began.set()
-        goes_on.wait(20)
-        return []
-
-    monkeypatch.setattr(session.assistant, "load", load)
-    loading = threading.Thread(target=session.prepare)
-    loading.start()
-    assert began.wait(10)
-    try:
-        for act in (session.shown.chat, session.shown.new_chat, lambda: session.shown.show(session.shown.chat().id)):
-            _, told = meanwhile(act)
-            assert told == ["done"]
-    finally:
-        goes_on.set()
-        loading.join(10)
-
-
 def test_a_drafter_that_cannot_draft_is_refused_before_it_is_kept(session, tmp_path, models):
     broken = tmp_path / "broken.gguf"
     broken.write_bytes((models / "tiny-drafter-f16.gguf").read_bytes()[:5000])
@@ -248,39 +169,6 @@ def test_a_drafter_that_cannot_draft_is_refused_before_it_is_kept(session, tmp_p
     assert session.settings.drafter is None
     assert "drafts from now on" in session.choose_drafter(models / "tiny-drafter-f16.gguf")
     assert session.settings.drafter == str(models / "tiny-drafter-f16.gguf")
-
-
-def test_an_answer_keeps_what_it_was_compared_with(session):
-    """By its own plain rounds, by those before where it has too few, and unchanged when it is gone on with."""
-    plain, drafted = Round(0, 0, 0, 0, 1, 0.0, 0.0, 0.01, 0.0, plain=True), Round(4, 4, 4, 2, 3, 0.005, 0.0, 0.01, 0.0)
-
-    def answers(*rounds: Round) -> None:
-        tokens = sum(r.emitted for r in rounds)
-        facts = Statistics(tokens=tokens, verify=0.01 * len(rounds))
-        facts.drafted = sum(r.drafted for r in rounds)
-        facts.draft = sum(r.draft for r in rounds)
-        session.assistant.answer = lambda *_, **__: (e for e in [*rounds, Finished("length", facts)])
-
-    def compared() -> float | None:
-        over(session)
-        stored = stored_live(session.store.path(chat)).plain()
-        assert stored is None or session.job.live.plain([9.0] * 40) == stored
-        return stored.speed if stored is not None else None
-
-    chat = session.shown.chat().id
-    session.prepare()
-    answers(*[plain] * 3, *[drafted] * 5)
-    conversing.ask(session, chat, "One?")
-    assert compared() is None
-    answers(*[plain] * 9, *[drafted] * 5)
-    conversing.ask(session, chat, "Two?")
-    assert compared() == pytest.approx(100)
-    answers(*[plain] * 2, *[drafted] * 5)
-    conversing.ask(session, chat, "Three?")
-    assert compared() == pytest.approx(100)
-    answers(*[plain] * 4)
-    conversing.resume(session, chat)
-    assert compared() == pytest.approx(100)
 
 
 def test_of_two_models_chosen_soon_after_each_other_the_second_answers(session, first, second, monkeypatch):

@@ -12,15 +12,11 @@ from omnidraft.app import conversing
 from omnidraft.app.sessions import Sessions
 from omnidraft.app.tool_use import MAX_CALLS, MAX_STEPS
 from omnidraft.app.tools import Toolbox
-from omnidraft.backends.llama.model import LlamaTarget
-from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.chats import TextFile, export_json, import_json
-from omnidraft.chats.records import NOT_ALLOWED, Step, ToolCall, messages_with_steps, open_call, steps_of
+from omnidraft.chats.records import NOT_ALLOWED, open_call
 from omnidraft.errors import ModelError
-from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import find_data_home
 from tests.app.tools.servers import a_server, named
-from tests.backends.tool_templates import TEMPLATES, copy_with_template
 from tests.ui.scripted_assistant import ScriptedAssistant, call
 
 SUM = call("calculator", '{"expression": "6 * 7"}')
@@ -96,35 +92,6 @@ def test_an_allowed_call_runs_and_its_result_goes_back(session, chat):
     assert len(answer.token_ids) == answer.statistics["tokens"], "what forgetting goes by"
 
 
-def test_thoughts_of_an_earlier_answer_go_back_apart(session, chat):
-    ask(session, chat, "<think>\nHm.\n</think>\n\nYes.")
-    ask(session, chat, "And yes.")
-    asked = [message for message in session.assistant.read[-1] if message["role"] == "assistant"]
-    assert asked == [{"role": "assistant", "content": "Yes.", "reasoning_content": "Hm."}]
-
-
-def test_what_was_thought_before_a_call_goes_back_with_it(session, chat):
-    ask(session, chat, f"<think>\nI must count.\n</think>\n\n{SUM}")
-    decide(session, chat, "once", "It is 42.")
-    *_, said, _ = session.assistant.read[-1]
-    assert (said["reasoning_content"], said["content"]) == ("I must count.", "")
-    assert said["tool_calls"][0]["function"]["name"] == "calculator"
-
-
-def test_a_template_that_cannot_be_used_is_told_once_in_a_conversation(session, chat):
-    session.prepare()
-    session.assistant.engine.target.template.note = "It cannot be used."
-    assert ask(session, chat, "Yes.").meta["notices"] == ["It cannot be used."]
-    assert "notices" not in ask(session, chat, "And yes.").meta
-
-
-def test_once_is_once(session, chat):
-    ask(session, chat, SUM)
-    answer = decide(session, chat, "once", SUM)
-    assert [step.calls[0].state for step in answer.steps] == ["done", "asked"]
-    assert session.store.get(chat).tools == ()
-
-
 def test_a_refusal_goes_back_too(session, chat):
     ask(session, chat, SUM)
     answer = decide(session, chat, "refuse", "Then I do not know.")
@@ -156,14 +123,6 @@ def test_several_calls_are_decided_about_one_by_one(session, chat):
     results = [m["content"] for m in session.assistant.read[-1] if m["role"] == "tool"]
     assert results == ["42", NOT_ALLOWED]
     assert answer.content.strip() == "Done."
-
-
-def test_a_call_cannot_be_decided_about_twice(session, chat):
-    waiting = ask(session, chat, SUM)
-    decide(session, chat, "once", "It is 42.")
-    with pytest.raises(ModelError, match="already"):
-        conversing.decide(session, chat, waiting.id, waiting.steps[0].calls[0].id, "once")
-    assert len(session.assistant.read) == 2
 
 
 def test_who_writes_on_instead_has_not_allowed_it(session, chat):
@@ -218,16 +177,6 @@ def test_what_was_called_travels_and_the_permission_does_not(session, chat):
     (brought,) = import_json(session.store, export_json(session.store, [chat]))
     assert brought.tools is None
     assert session.store.path(brought.id)[-1].steps[0].calls[0].result == "42"
-
-
-@pytest.mark.parametrize("steps", [
-    5, [5], [{}], [{"at": -1, "ids": 0, "calls": []}], [{"at": 0, "ids": 0, "calls": [{}]}],
-    [{"at": 0, "ids": 0, "calls": [{"id": "1", "name": "f", "arguments": "[", "state": "asked", "result": ""}]}],
-    [{"at": 0, "ids": 0, "calls": [{"id": "1", "name": "f", "arguments": "{}", "state": "run", "result": ""}]}],
-    [{"at": True, "ids": 0, "calls": [{"id": "1", "name": "f", "arguments": "{}", "state": "done", "result": ""}]}],
-])  # fmt: skip
-def test_what_is_no_step_is_passed_over(steps):
-    assert steps_of({"steps": steps}) == []
 
 
 GREET = call("shelf__greet", '{"name": "Ada"}')
@@ -300,38 +249,3 @@ def test_a_call_that_takes_long_keeps_nobody_from_the_pages_and_can_be_stopped(s
         ("done", "Error: The user stopped the call; whether it did anything is not known."), ("asked", ""),
     ]  # fmt: skip
     assert len(session.assistant.read) == 1
-
-
-def test_what_a_function_did_is_stored_before_the_answer_is_over(session, shelf):
-    ask(session, shelf, GREET)
-    session.assistant.go_on.clear()  # the model takes its time
-    waiting = session.store.path(shelf)[-1]
-    ScriptedAssistant.says[:] = ["So long."]
-    job = conversing.decide(session, shelf, waiting.id, open_call(waiting.steps).id, "once")
-    deadline = time.monotonic() + 15  # the model waits longer: nothing of its answer came meanwhile
-    while open_call(session.store.path(shelf)[-1].steps):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    assert not job.over
-    session.assistant.go_on.set()
-    job.join(60)
-
-
-@pytest.mark.parametrize("name", TEMPLATES)
-def test_every_family_of_templates_reads_calls_and_results(name, models, tmp_path):
-    file = tmp_path / f"{name}.gguf"
-    copy_with_template(models / "tiny-target-a-f16.gguf", file, TEMPLATES[name])
-    with LlamaTarget.open(file, ModelSettings(threads=1, n_ctx=256)) as target:
-        template = ChatTemplate.from_model(target.info, target.vocabulary)
-        step = Step(3, 0, (ToolCall("abcdefghi", "calculator", '{"expression": "6 * 7"}', "done", "forty-two"),))
-        said = messages_with_steps("So.It is 42.", [step])
-        text = "".join(span.text for span in template.render([{"role": "user", "content": "What?"}, *said[:-1]]))
-        assert "6 * 7" in text
-        assert "forty-two" in text
-
-
-def test_a_call_in_a_fence_is_a_call_too(session, chat):
-    fenced = '```json\n{"name": "calculator", "arguments": {"expression": "6 * 7"}}\n```'
-    answer = ask(session, chat, fenced)
-    assert (answer.content, answer.steps[0].calls[0].name) == ("", "calculator")
-    assert decide(session, chat, "once", "It is 42.").content == "It is 42."

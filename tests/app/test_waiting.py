@@ -118,13 +118,6 @@ def test_files_do_not_wait_for_nobody_knows_whether_they_fit(session):
     assert session.store.path(chat) == []
 
 
-def test_closing_begins_nothing(session):
-    _, second = asked_in(session, "one", "two")
-    session.close()
-    assert session.assistant.answered == ["tiny-target-a-f16"]
-    assert second not in session.queue
-
-
 # Clients of the API beside them
 
 
@@ -173,18 +166,6 @@ def test_pages_and_clients_have_their_turn_in_the_order_of_asking(session):
     until(lambda: not len(session.queue))
 
 
-def test_a_page_that_keeps_asking_keeps_no_client_waiting(session):
-    begun: list[str] = []
-    asked_in(session, "one")
-    as_a_client(session, begun, "client")
-    for _ in range(3):
-        asked_in(session, "more", "and more")
-    end_answer(session)
-    (late,) = asked_in(session, "in the moment between")
-    until(lambda: begun == ["client"])
-    assert late in session.queue
-
-
 def test_a_client_that_goes_away_leaves_its_turn_to_who_waits_behind(session):
     gone = threading.Event()
     asked_in(session, "one")
@@ -194,15 +175,6 @@ def test_a_client_that_goes_away_leaves_its_turn_to_who_waits_behind(session):
     client.join(10)
     end_answer(session)
     until(lambda: session.writing(third))
-
-
-def test_a_question_waits_behind_clients_too_when_nothing_is_written(session):
-    with session.queue.place():
-        (chat,) = asked_in(session, "one")
-        assert chat in session.queue
-        time.sleep(0.2)
-        assert not session.writing(chat)
-    until(lambda: session.writing(chat))
 
 
 def test_a_full_queue_is_told_and_nothing_is_stored(session, monkeypatch):

@@ -98,11 +98,6 @@ def test_of_a_chatgpt_tree_the_path_shown_comes_in(store, tmp_path):
     assert [hit.snippet for hit in store.search("753")] != []
 
 
-def test_without_a_current_node_the_newest_branch_counts(tmp_path):
-    found = brought(tmp_path, json.dumps([{**CHATGPT, "current_node": None}]).encode())
-    assert said(found)[-1] == ("user", "See\n[picture]")
-
-
 def test_an_open_webui_history_comes_in(tmp_path):
     for given in ([OPEN_WEBUI], OPEN_WEBUI, {"data": [OPEN_WEBUI]}):
         found = brought(tmp_path, json.dumps(given).encode())
@@ -190,45 +185,32 @@ def test_values_are_found_wherever_a_piece_ends(monkeypatch, size):
 
 
 class Watched:
-    """What this program and its children take while something is done: bytes at most, and the longest time in which no
-    other thread of it came to do anything."""
+    """What this program and its children take while something is done: bytes at most."""
 
     def __enter__(self) -> Watched:
-        self.own, self.children, self.longest, self._done = 0, 0, 0.0, False
+        self.own, self.children, self._done = 0, 0, False
         self._before = psutil.Process().memory_info().rss
-        self._threads = [threading.Thread(target=one) for one in (self._turns, self._memory)]
-        for one in self._threads:
-            one.start()
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._done = True
-        for one in self._threads:
-            one.join()
+        self._thread.join()
 
     def check(self, data: bytes) -> None:
-        print(f"{len(data):,} bytes: {self.own / 1e6:.0f} MB here, {self.children / 1e6:.0f} MB in the child, others "
-              f"waited {self.longest:.3f} s at most")  # fmt: skip
+        print(f"{len(data):,} bytes: {self.own / 1e6:.0f} MB here, {self.children / 1e6:.0f} MB in the child")
         assert len(data) < 300_000
         assert self.own < 64 << 20
         assert self.children < 1.2 * (1 << 30)
 
-    def _turns(self) -> None:
-        last = time.monotonic()
-        while not self._done:
-            time.sleep(0.002)
-            now = time.monotonic()
-            self.longest, last = max(self.longest, now - last), now
-
-    def _memory(self) -> None:
+    def _look(self) -> None:
         own = psutil.Process()
         while not self._done:
             self.own = max(self.own, own.memory_info().rss - self._before)
             for one in own.children():
-                try:
+                with suppress(psutil.Error):
                     self.children = max(self.children, one.memory_info().rss)
-                except psutil.Error:
-                    continue
             time.sleep(0.05)
 
 

@@ -41,19 +41,6 @@ def test_what_has_no_name_or_no_text_is_refused(store, item):
     assert not store.library.presets() + store.library.prompts()
 
 
-def test_nothing_of_a_deleted_one_is_left_in_the_file(tmp_path):
-    file = tmp_path / "c.sqlite"
-    with ChatStore(file) as store:
-        store.library.save(Prompt("gone", "wolverine " * 500))
-        store.library.save(Prompt("kept", "badger"))
-        store.library.delete("prompt", "gone")
-        written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-        assert b"wolverine" not in written
-        assert b"badger" in written
-        store.delete_all()
-        assert b"badger" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
-
-
 def test_an_export_comes_back_beside_what_is_there(store, tmp_path):
     store.library.save(BRIEF)
     store.library.save(Prompt("Sum", "Summarise: 日本"))
@@ -87,10 +74,3 @@ def test_a_file_with_something_wrong_adds_nothing(store, change):
     with pytest.raises(StorageError, match="not JSON"):
         store.library.import_text(b"\xff\xfe{")
     assert store.library.prompts() == []
-
-
-def test_a_planted_value_costs_that_value_only(store):
-    store.library.save(BRIEF)
-    store._db.run("INSERT INTO library VALUES ('preset', 'bad', '{\"system\": 5}')")
-    store._db.run("INSERT INTO library VALUES ('preset', 'worse', '[')")
-    assert store.library.presets() == [BRIEF]

@@ -11,35 +11,14 @@ from omnidraft.chats import answer_meta, export_json, import_json
 from omnidraft.chats.records import sound
 
 WRONG = {
-    "statistics": [[], 5, "x", None],
-    "token_ids": [5, ["a"], [1.5], [True], [-1], [2**31], {"0": 1}],
-    "origins": ["target", [1], [None], {}],
-    "pieces": [5, [["a"]], "ab", [1]],
-    "notices": ["x", [1]],
-    "target": [5, []],
-    "finish_reason": [[], 3],
-    "error": [{}, True],
-    "note": [["<b>"], 1],
-    "disabled": [1, []],
-    "seed": ["7", -1, 2**63, 1.5, True],
-    "plain": ["fast", -1, 10**400],
-    "partial": ["no", 1],
-}
+    "statistics": [], "token_ids": [-1], "origins": "target", "pieces": [["a"]], "notices": [1], "target": 5,
+    "seed": -1, "finish_reason": 3, "error": {}, "note": ["<b>"], "disabled": 1, "plain": 10**400, "partial": "no",
+}  # fmt: skip
 GOOD = answer_meta(
-    statistics={"tokens": 3, "draft": 0.5, "origins": {"target": 1}},
-    token_ids=[5, 6],
-    origins=["target", "somewhere"],
-    target="tiny",
-    seed=2**62,
-    finish_reason="stop",
-    pieces=["a", "b"],
-    notices=["n"],
-    error="e",
-    note="m",
-    plain=2.5,
-    disabled="d",
-    partial=True,
-)
+    statistics={"tokens": 3, "draft": 0.5, "origins": {"target": 1}}, token_ids=[5, 6], origins=["target", "somewhere"],
+    target="tiny", seed=2**62, finish_reason="stop", pieces=["a", "b"], notices=["n"], error="e", note="m", plain=2.5,
+    disabled="d", partial=True,
+)  # fmt: skip
 
 
 def imported(store, meta: object, **dates: float):
@@ -54,7 +33,7 @@ def imported(store, meta: object, **dates: float):
     return store.path(new.id)[-1]
 
 
-@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
+@pytest.mark.parametrize(("name", "value"), WRONG.items())
 def test_a_wrong_value_is_left_out_of_an_import_and_of_what_is_stored_already(store, name, value):
     meta = {**GOOD, name: value, "elsewhere": [1, {"a": None}]}
     rest = {key: kept for key, kept in meta.items() if key != name}
@@ -79,9 +58,3 @@ def test_an_import_from_the_future_does_not_stay_on_top(store):
     assert store.get(late).updated <= time.time()
     newer = store.create("newer")
     assert store.conversations(1)[0].id == newer.id
-
-
-def test_neither_does_what_is_stored_with_such_a_date(store):
-    late, usual = store.create("late"), store.create("usual")
-    store._db.run("UPDATE conversations SET updated = ? WHERE id = ?", (time.time() + 10**8, late.id))
-    assert [chat.id for chat in store.conversations()] == [usual.id, late.id]

@@ -96,25 +96,6 @@ def test_a_picture_that_is_lost_or_damaged_costs_that_picture_only(store, change
     store.delete(brought.id)
 
 
-def test_a_damaged_row_reads_as_missing_and_is_mended_by_the_same_picture(store):
-    chat = store.create("one").id
-    store.append(chat, "user", "What?", pictures=[RED])
-    store._db.run("UPDATE pictures SET data = 'AAAA'")
-    assert store.pictures.get(RED.digest) is None
-    store.append(chat, "user", "Again", pictures=[RED])
-    assert store.pictures.get(RED.digest) == RED.data
-
-
-@pytest.mark.parametrize("pictures", [[], "x", ["x"], [{"name": 1, "digest": "a"}], [{"name": "a"}], {"a": 1}])
-def test_meta_data_that_names_no_pictures_harms_nothing(store, pictures):
-    kept = store.append(store.create("kept").id, "user", "What?", pictures=[RED])
-    chat = store.create("one").id
-    store.append(chat, "user", "What?", meta={"pictures": pictures})
-    assert store.path(chat)[0].pictures == []
-    store.delete(chat)
-    assert store.pictures.files(kept.pictures) == [RED]
-
-
 def test_what_is_kept_is_upright_and_small_and_says_nothing_of_where_it_was_taken():
     exif = Image.Exif()
     exif[0x0112], exif[0x010E] = 6, "Frobnitz"  # turned by a quarter; a description

@@ -102,18 +102,6 @@ def test_the_snippet_is_one_short_line_around_the_words(store):
     assert "\n" not in hit.snippet
 
 
-def test_messages_written_without_the_index_are_found_with_it_again(tmp_path):
-    path = tmp_path / "chats.sqlite"
-    with ChatStore(path, full_text=True) as store:
-        _, (first,) = say(store, "indexed walrus")
-    with ChatStore(path, full_text=False) as store:
-        _, (second,) = say(store, "unindexed walrus")
-        store.save_partial(first.id, "now an otter", final=True)
-    with ChatStore(path, full_text=True) as store:
-        assert found(store, "walrus") == {second.id}
-        assert found(store, "otter") == {first.id}
-
-
 @settings(max_examples=80, deadline=None)
 @given(content=st.text(), query=st.text())
 @example(content="\ud800", query='"\ud800')

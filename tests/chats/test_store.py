@@ -8,27 +8,6 @@ import pytest
 from omnidraft.chats import ChatStore, answer_meta
 from omnidraft.chats import store as store_module
 from omnidraft.errors import StorageError
-from omnidraft.settings.config import SamplingSettings
-
-
-def test_a_conversation_keeps_its_settings(store):
-    sampling = SamplingSettings(temperature=0.2, stop=("END",), seed=5)
-    made = store.create("Plans", system="Be brief.", sampling=sampling, target="a.gguf", speculation=False)
-    assert store.get(made.id) == made
-    assert made.named
-    assert (made.system, made.sampling, made.target, made.speculation) == ("Be brief.", sampling, "a.gguf", False)
-
-
-def test_settings_of_a_conversation_change_one_by_one(store):
-    chat = store.create()
-    store.update(chat.id, system="Answer in rhyme.", sampling=SamplingSettings(top_k=3))
-    changed = store.update(chat.id, target="b.gguf", speculation=False)
-    assert changed.system == "Answer in rhyme."
-    assert changed.sampling == SamplingSettings(top_k=3)
-    assert not changed.speculation
-    assert store.update(chat.id, sampling=None).sampling is None
-    with pytest.raises(TypeError, match="created"):
-        store.update(chat.id, created=0)
 
 
 def test_the_most_recently_used_comes_first(store):
@@ -128,16 +107,10 @@ def test_what_is_gone_is_one_sentence(store):
     message = store.append(chat.id, "user", "x")
     store.delete(chat.id)
     for action in (
-        lambda: store.get(chat.id),
-        lambda: store.append(chat.id, "user", "x"),
-        lambda: store.rename(chat.id, "x"),
-        lambda: store.update(chat.id, system="x"),
-        lambda: store.snapshot(chat.id),
-        lambda: store.message(message.id),
-        lambda: store.select(message.id),
-        lambda: store.edit(message.id, "y"),
-        lambda: store.siblings(message.id),
-    ):
+        lambda: store.get(chat.id), lambda: store.append(chat.id, "user", "x"), lambda: store.rename(chat.id, "x"),
+        lambda: store.update(chat.id, system="x"), lambda: store.snapshot(chat.id), lambda: store.message(message.id),
+        lambda: store.select(message.id), lambda: store.edit(message.id, "y"), lambda: store.siblings(message.id),
+    ):  # fmt: skip
         with pytest.raises(StorageError, match="no longer exists"):
             action()
     store.delete(chat.id, "never-there")

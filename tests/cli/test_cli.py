@@ -108,13 +108,6 @@ def test_one_shot_prints_one_object_with_everything_counted(chat):
     assert isinstance(found["seed"], int)
 
 
-def test_the_text_alone_goes_to_stdout_without_json(chat):
-    expected = answer(chat("--json", "--prompt", CODE))["text"]
-    code, out, err = chat("--prompt", CODE)
-    assert (code, out) == (0, expected + "\n")
-    assert "tokens/s" in err
-
-
 def test_no_draft_is_plain_decoding_with_the_same_text(chat):
     plain = answer(chat("--json", "--prompt", CODE, "--no-draft"))
     assert plain["draft_disabled_reason"]
@@ -151,14 +144,6 @@ def test_thinking_is_switched_through_the_template_that_was_named(chat, tmp_path
     assert "cannot be read" in refused(chat("--prompt", CODE, "--template", tmp_path / "none"))
 
 
-def test_another_verification_can_be_chosen(chat):
-    args = ("--json", "--prompt", CODE, "--verification", "rejection", "--temperature", 1, "--draft-length", 4)
-    found = answer(chat(*args, "--seed", 5))
-    assert found["seed"] == 5
-    assert found["proposed"] > 0
-    assert found["token_ids"] == answer(chat(*args, "--seed", 5))["token_ids"]
-
-
 def cache_file(home: Path) -> Path:
     return home / "profiles" / "default" / "ngrams.sqlite"
 
@@ -177,21 +162,6 @@ def test_the_cache_learns_unless_the_run_is_ephemeral(chat, home):
     assert contents(home) == first
     answer(chat("--json", "--prompt", CODE + " And one that multiplies.", "--draft-length", 4))
     assert contents(home) != first
-
-
-def test_the_cache_can_start_empty_or_be_off(chat):
-    args = ("--json", "--prompt", CODE, "--draft-length", 8, "--max-tokens", 40, "--ephemeral")
-    off = answer(chat(*args, "--ngram-cache", "off"))
-    assert off["origins"]["ngram"] == 0
-    empty, seeded = answer(chat(*args, "--no-seed-cache")), answer(chat(*args))
-    assert off["text"] == empty["text"] == seeded["text"]
-    assert empty["proposed"] != seeded["proposed"], "seeding made no difference to what was proposed"
-
-
-def test_the_adapter_can_be_none_or_must_be_one(chat, tmp_path, models):
-    assert answer(chat("--json", "--prompt", CODE, "--adapter", "none"))["tokens"]
-    assert "no-such.gguf" in refused(chat("--prompt", CODE, "--adapter", tmp_path / "no-such.gguf"))
-    refused(chat("--prompt", CODE, "--adapter", models / "tiny-drafter-f16.gguf"))
 
 
 def test_vocab_compares_two_files(cli, models):
@@ -241,16 +211,6 @@ def test_every_command_and_every_part_of_one_takes_the_data_folder(name):
         assert "--data-dir" in parser._option_string_actions, parser.prog
 
 
-@pytest.mark.parametrize("command", ["models", "bench speed", "chat", "vocab a b", "profile list"])
-def test_a_file_in_the_place_of_the_data_folder_is_refused(command, tmp_path, capsys):
-    place = tmp_path / "file"
-    place.write_text("mine")
-    code = main([*command.split(), "--data-dir", str(place)])
-    out = capsys.readouterr()
-    assert "a file stands in its place" in refused((code, out.out, out.err))
-    assert place.read_text() == "mine"
-
-
 # What each setting takes is tested with the settings; here every option comes to its own.
 BAD_NUMBERS = [
     ("--temperature", "10.1"), ("--temperature", "hot"), ("--top-k", "1.5"), ("--top-p", "nan"), ("--min-p", "2"),
@@ -269,45 +229,21 @@ def test_absurd_settings_are_refused_in_one_sentence_that_names_them(cli, flag, 
     assert short in said.replace("-", "_") or name in said.replace("-", "_")
 
 
-@pytest.mark.parametrize("arguments", [
-    ["speed", "--max-tokens", 0], ["speed", "--threads", -1], ["speed", "--target", "no-such"],
-    ["nonsense"], ["speed", "--prompts", 0],
-    ["speed", "--temperature", "x"], ["speed", "--temperature", "0,nan"], ["speed", "--temperature", "0,,1"],
-    ["speed", "--repeats", 0], ["speed", "--methods", "guess"], ["speed", "--out", "/no/such/folder/x.json"],
-    ["learn", "--loss", "mse"], ["peers", "--peers", "nobody"],
-], ids=str)  # fmt: skip
-def test_absurd_benchmarks_are_refused_too(cli, arguments):
-    refused(cli("bench", *arguments))
-
-
-@pytest.fixture
-def bad_files(tmp_path, models) -> dict[str, Path]:
-    whole = (models / "tiny-target-a-f16.gguf").read_bytes()
-    made = {
-        "truncated": whole[: len(whole) // 2],
-        "header only": whole[:100],
-        "empty": b"",
-        "text": b"hello, I am a text file\n" * 50,
-        "other architecture": whole.replace(b"general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0llama",
-                                            b"general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0lxama"),
-    }  # fmt: skip
-    paths = {"missing": tmp_path / "missing.gguf", "a folder": tmp_path / "folder"}
-    paths["a folder"].mkdir()
-    for name, data in made.items():
-        paths[name] = tmp_path / f"{name.replace(' ', '-')}.gguf"
-        paths[name].write_bytes(data)
-    return paths
-
-
 @pytest.mark.parametrize(("role", "what"), [
-    ("--target", "missing"), ("--target", "a folder"), ("--target", "truncated"), ("--target", "header only"),
-    ("--target", "empty"), ("--target", "text"), ("--target", "other architecture"), ("--drafter", "truncated"),
+    ("--target", "missing"), ("--target", "folder"), ("--target", "truncated"), ("--target", "other architecture"),
+    ("--drafter", "truncated"),
 ])  # fmt: skip
-def test_a_file_that_is_no_usable_model_is_explained(cli, bad_files, role, what):
-    said = refused(cli("chat", role, bad_files[what], "--threads", 1, "--prompt", "Hi", "--no-seed-cache"))
-    assert bad_files[what].name in said
-    if what == "other architecture":
-        assert "lxama" in said
+def test_a_file_that_is_no_usable_model_is_explained(cli, tmp_path, models, role, what):
+    file, whole = tmp_path / f"{what}.gguf", (models / "tiny-target-a-f16.gguf").read_bytes()
+    if what == "folder":
+        file.mkdir()
+    elif what == "truncated":
+        file.write_bytes(whole[: len(whole) // 2])
+    elif what == "other architecture":
+        file.write_bytes(whole.replace(b"\x05\0\0\0\0\0\0\0llama", b"\x05\0\0\0\0\0\0\0lxama", 1))
+    said = refused(cli("chat", role, file, "--threads", 1, "--prompt", "Hi", "--no-seed-cache"))
+    assert file.name in said
+    assert ("lxama" in said) == (what == "other architecture")
 
 
 def test_other_mistakes_are_explained(chat, cli, tmp_path, home):
@@ -385,25 +321,6 @@ def test_an_interrupt_at_any_moment_exits_130_without_a_traceback(home, endless,
     assert "Traceback" not in err
 
 
-def test_an_interrupt_in_an_import_comes_behind_it(tmp_path):
-    """However a library is written: this one takes what comes while it is imported for a reason to give up."""
-    (tmp_path / "fragile.py").write_text(
-        "import signal\ntry:\n    signal.raise_signal(signal.SIGINT)\nexcept BaseException:\n"
-        "    raise ImportError('swallowed') from None\nwhole = True\n"
-    )
-    script = (
-        "import sys, time; from omnidraft.cli.interrupt import between_imports\n"
-        "with between_imports():\n"
-        "    try:\n        import fragile; print(fragile.whole, flush=True); time.sleep(600)\n"
-        "    except KeyboardInterrupt:\n        sys.exit(130)\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(tmp_path)))}
-    done = subprocess.run(
-        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=PATIENCE
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "True\n", "")
-
-
 def test_a_reader_that_leaves_is_no_error(home, endless):
     process = start(home, "--prompts", endless, "--json", "--max-tokens", 2)
     process.stdout.readline()
@@ -451,16 +368,6 @@ def test_bad_bytes_typed_into_a_conversation_are_no_crash(home):
     )
     assert process.returncode == 0
     assert b"Traceback" not in process.stderr
-
-
-def test_letters_the_terminal_cannot_show_are_no_crash(home):
-    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    process = subprocess.run(
-        command(home, "--prompt", "日本 😀", "--json", "--max-tokens", 4), cwd=ROOT, env=environment,
-        capture_output=True, timeout=PATIENCE,
-    )  # fmt: skip
-    assert process.returncode == 0
-    assert json.loads(process.stdout)["tokens"]
 
 
 class Terminal:
@@ -520,13 +427,6 @@ def test_ctrl_c_at_the_prompt_leaves_with_130(home):
     terminal.until_it_waits()
     terminal.type("\x03")
     assert terminal.code() == 130
-
-
-def test_ctrl_d_at_the_prompt_leaves_with_0(home):
-    terminal = Terminal(command(home))
-    terminal.until("> ")
-    terminal.type("\x04")
-    assert terminal.code() == 0
 
 
 @pytest.mark.parametrize(("given", "read"), [(b"What is 2 + 3?\n", "What is 2 + 3?"), (b"", None), (b"\xff", None)])

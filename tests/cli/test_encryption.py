@@ -105,15 +105,6 @@ def test_a_profile_is_carried_out_and_into_encrypted_data(root, file, capsys, tm
     assert TITLE in says(capsys, "profile", "--data-dir", str(other), "show", "--chats")[1]
 
 
-def test_forgetting_everything_works_in_encrypted_data(root, file, capsys):
-    place = ("--data-dir", str(root), "--passphrase-file", file)
-    says(capsys, "profile", *place, "--encrypt", "list")
-    code, out, _ = says(capsys, "profile", *place, "forget", "--everything", "--yes")
-    assert code == 0
-    assert "1 conversation" in out
-    assert TITLE not in says(capsys, "profile", *place, "show", "--chats")[1]
-
-
 @pytest.mark.parametrize(("passphrase", "sentence"), [
     (None, "is encrypted: start OmniDraft on a terminal"), ("not this one", "That is not the passphrase"),
 ])  # fmt: skip

@@ -18,7 +18,6 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.chats import ChatStore, answer_meta
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
-from omnidraft.errors import StorageError
 from omnidraft.learning.adapters.store import AdapterStore, Candidate, keep_candidate
 from omnidraft.learning.adapters.versions import Meta
 from omnidraft.learning.material.record import Record, encode
@@ -247,15 +246,6 @@ def test_nothing_goes_without_the_typed_word(cli, home, lived):
             assert "Nothing was removed" in err
     assert "chats.sqlite" in holding(home, SECRET)
     assert lived.new_adapter.is_dir()
-
-
-def test_an_unknown_or_ambiguous_conversation_is_refused(cli, home, lived):
-    for wrong in ("0" * 32, "", lived.chat[:2]):
-        code, _, err = cli("forget", "Ada", "--chat", wrong, "--yes")
-        assert code == 2
-        assert "There is no conversation" in err
-    with pytest.raises(StorageError, match="no profile named Bob"):
-        forget_chat(home, "Bob", lived.chat)
 
 
 def test_profiles_are_made_listed_renamed_and_deleted(cli):

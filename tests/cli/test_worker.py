@@ -14,8 +14,6 @@ import pytest
 
 from omnidraft.__main__ import main
 from omnidraft.backends.remote.rpc import probe
-from omnidraft.cli.worker import _bytes
-from omnidraft.errors import SettingsError
 from omnidraft.settings.fields import Address
 from tests.lent import needs_rpc
 from tests.serving import free_port
@@ -100,17 +98,3 @@ def test_other_addresses_need_a_trusted_network_and_the_refusal_shows_the_way(li
 def test_wrong_arguments(arguments, capsys):
     assert main(["worker", *arguments]) == 2
     assert capsys.readouterr().err.startswith("omnidraft: ")
-
-
-@needs_rpc
-def test_a_device_that_is_not_there(capsys):
-    assert main(["worker", "--listen", f"127.0.0.1:{free_port()}", "--device", "CUDA7"]) == 2
-    assert "no device called CUDA7; it has CPU" in capsys.readouterr().err
-
-
-def test_sizes():
-    assert _bytes("12GB") == 12 * 10**9
-    assert _bytes(" 1.5 tb") == 15 * 10**11
-    assert _bytes(None) is None
-    with pytest.raises(SettingsError):
-        _bytes("12")

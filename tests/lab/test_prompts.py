@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.errors import SettingsError, StorageError
+from omnidraft.errors import StorageError
 from omnidraft.lab.prompts import TASKS, lesson_prompts, load_prompts, topic_prompts
 
 
@@ -75,15 +75,11 @@ def test_a_plain_text_file_is_one_prompt_a_line(tmp_path: Path):
     ("line", "complaint"),
     [
         ("{not json", "is not valid JSON"),
-        ('{"id": ' + "9" * 5_000 + "}", "is not valid JSON"),
         ("[" * 100_000, "is not valid JSON"),
         ("[1, 2]", 'list "messages"'),
-        ('{"messages": "hi"}', 'list "messages"'),
         ('{"messages": []}', "must end with a user message"),
-        ('{"messages": ["hi"]}', 'needs a "role"'),
         ('{"messages": [{"role": "wizard", "content": "x"}]}', 'needs a "role"'),
         ('{"messages": [{"role": "user", "content": 3}]}', 'needs a "role"'),
-        ('{"messages": [{"role": "assistant", "content": "x"}]}', "must end with a user message"),
         ('{"messages": [{"role": "user", "content": "x"}], "split": "dev"}', '"split" must be'),
         ('{"messages": [{"role": "user", "content": "x"}], "follow_ups": "y"}', '"follow_ups" must be'),
     ],
@@ -111,10 +107,3 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path):
     (tmp_path / "empty.jsonl").write_text("\n\n", encoding="utf-8")
     with pytest.raises(StorageError, match="holds no prompts"):
         load_prompts(tmp_path / "empty.jsonl")
-
-
-def test_absurd_settings_are_refused():
-    with pytest.raises(SettingsError, match="split must be one of train, test"):
-        load_prompts("math", "dev")
-    with pytest.raises(SettingsError, match="limit must be at least 1"):
-        load_prompts("math", limit=0)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.decoding.events import Finished, Round, Statistics, Token
-from omnidraft.lab import race as racing
 from omnidraft.lab.prompts import topic_prompts
-from omnidraft.lab.race import Began, Paired, Said, paired, race, score, trained
+from omnidraft.lab.race import Began, Paired, Said, paired, race, score
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
 
@@ -56,14 +53,6 @@ def answer(ids: list[int], seconds: float, copied: int = 0) -> list:
     return [*tokens, done, Finished("stop", Statistics())]
 
 
-def test_texts_are_the_same_where_every_token_is():
-    same = paired(0, answer([1, 2, 3], 1.0), answer([1, 2, 3], 0.5))
-    other = paired(1, answer([1, 2, 3], 1.0), answer([1, 9, 3], 1.0))
-    shorter = paired(2, answer([1, 2, 3], 1.0), answer([1, 2], 1.0))
-    assert [p.same for p in (same, other, shorter)] == [True, False, False]
-    assert same.speedup == pytest.approx(2.0)
-
-
 def test_acceptance_is_the_drafters_alone_and_copied_tokens_are_counted_apart():
     pairs = [
         paired(0, answer([1, 2, 3], 3.0), answer([1, 2, 3], 1.0)),
@@ -76,43 +65,6 @@ def test_acceptance_is_the_drafters_alone_and_copied_tokens_are_counted_apart():
     assert (found.plain_speed, found.drafted_speed) == (pytest.approx(1.0), pytest.approx(3.0))
     assert found.interval is None, "two answers say nothing about others"
     assert score([]) is None
-
-
-class FakeLearner:
-    """Trains for a few looks and then serves, once it was asked; `able`: whether it trains at all."""
-
-    def __init__(self, able: bool = True) -> None:
-        self.able, self.looks, self.asked = able, 0, False
-
-    def train_now(self) -> str:
-        self.asked = True
-        return ""
-
-    def status(self):
-        self.looks += self.asked and self.able
-        training, over = 0 < self.looks < 4, self.looks >= 4
-        last = SimpleNamespace(number=1, version="v000001") if over else None
-        return SimpleNamespace(
-            version=self.looks, last=last, update=object() if training else None,
-            state="training" if training else "idle", served="v000001" if self.looks > 5 else None,
-        )  # fmt: skip
-
-    def wait(self, seen: int, timeout: float) -> int:
-        return seen
-
-
-def test_training_is_waited_for_until_what_it_made_is_served(monkeypatch):
-    learner = FakeLearner()
-    states = [status.state for status in trained(learner)]
-    assert "training" in states
-    assert learner.status().served == "v000001"
-
-
-def test_a_learner_that_finds_too_little_is_not_waited_for_for_ever(monkeypatch):
-    monkeypatch.setattr(racing, "GRACE", 0.5)
-    learner = FakeLearner(able=False)
-    assert all(status.state == "idle" for status in trained(learner))
-    assert learner.asked
 
 
 def test_the_interval_of_a_speedup_is_that_of_its_prompts():

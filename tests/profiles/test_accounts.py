@@ -82,13 +82,6 @@ def test_an_address_that_tries_many_names_waits_as_a_whole(known, clock):
     assert known.verify("ada", RIGHT, THEIRS), "who signed in from there may"
 
 
-def test_what_is_remembered_of_attackers_is_bounded(known, clock, monkeypatch):
-    monkeypatch.setattr(accounts, "REMEMBERED", 50)
-    for number in range(200):
-        attack(known, 1, f"name{number}", f"10.0.0.{number}")
-    assert len(known._throttle._failures) <= 50
-
-
 def test_few_passwords_are_hashed_at_a_time(known, monkeypatch):
     running, most, guard = [0], [0], threading.Lock()
 

@@ -88,15 +88,6 @@ def test_what_an_earlier_version_wrote_is_backed_up_before_it_is_brought_forward
         assert backups_of(ada) == []
 
 
-def test_a_backup_of_what_does_not_open_stays(home, ada, start):
-    file = back_up(home, "Ada")
-    data = bytearray(ada.replay.read_bytes())
-    data[4096:8192] = bytes(4096)
-    ada.replay.write_bytes(data)
-    with start():
-        assert backups_of(ada) == [file]
-
-
 def test_one_that_was_asked_for_stays(home, ada, start):
     file = back_up(home, "Ada", asked_for=True)
     for _ in range(2):

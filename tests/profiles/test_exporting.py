@@ -70,19 +70,6 @@ def test_deleted_text_is_not_in_the_export(home, ada, tmp_path):
         assert b"zqxkvbnwarlp" not in archive.read("metrics.sqlite")
 
 
-def test_a_folder_as_destination_gets_a_file_named_after_the_profile(home, ada, tmp_path):
-    archive = export_profile(home, "Ada", tmp_path)
-    assert archive == tmp_path / "Ada.zip"
-    assert archive.stat().st_mode & 0o777 == 0o600
-    before = archive.read_bytes()
-    with pytest.raises(StorageError, match="exists already"):
-        export_profile(home, "Ada", tmp_path)
-    assert archive.read_bytes() == before
-    export_profile(home, "Ada", tmp_path, overwrite=True)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["Ada.zip", "home"]
-    assert os.listdir(home.profiles) == ["Ada"]
-
-
 def test_what_cannot_be_exported_is_one_sentence_and_leaves_nothing(home, ada, tmp_path):
     with pytest.raises(StorageError, match="no profile named Bob"):
         export_profile(home, "Bob", tmp_path)

@@ -16,7 +16,6 @@ from sqlitedict import SqliteDict
 
 from omnidraft.chats import ChatStore
 from omnidraft.errors import StorageError
-from omnidraft.profiles.checks import looks_like_pickle
 from omnidraft.profiles.exporting import export_profile
 from omnidraft.profiles.importing import import_profile
 from omnidraft.storage.paths import find_data_home
@@ -62,11 +61,6 @@ def refused(other, archive, why="cannot be imported"):
     assert os.listdir(other.profiles) == []
 
 
-def test_an_unchanged_copy_is_accepted(archive, other):
-    import_profile(other, rewrite(archive, lambda files: None))
-    assert os.listdir(other.profiles) == ["Ada"]
-
-
 @pytest.mark.parametrize(
     "path",
     [
@@ -100,18 +94,14 @@ def test_links_are_refused(archive, other):
         lambda head: head.update(format="other"),
         lambda head: head.update(version=99),
         lambda head: head.update(name="../x"),
-        lambda head: head.update(name=5),
         lambda head: head.pop("files"),
-        lambda head: head.update(files={"a": 1}),
         lambda head: head.update(more="x" * (5 << 20)),
         lambda head: head["files"].pop(),
         lambda head: head["files"].append({"path": "adapters/missing.json", "bytes": 1, "sha256": ""}),
         lambda head: head["files"][0].update(bytes=-1),
         lambda head: head["files"][0].update(bytes=1),
-        lambda head: head["files"][0].update(bytes=True),
         lambda head: head["files"][0].update(bytes=10**30),
         lambda head: head["files"][0].update(sha256="0" * 64),
-        lambda head: head["files"][0].update(path=None),
     ],
 )
 def test_a_list_of_files_that_does_not_fit_is_refused(archive, other, change):
@@ -127,12 +117,6 @@ def test_what_is_not_a_profile_archive_is_refused(other, tmp_path):
     refused(other, tmp_path / "other.zip", "not a profile")
     refused(other, tmp_path / "missing.zip", "no such file")
     refused(other, tmp_path, "cannot be imported")
-
-
-def test_two_files_of_one_name_are_refused(archive, other):
-    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(archive, "a") as made:
-        made.writestr("settings.toml", "")
-    refused(other, archive, "cannot be imported")
 
 
 def test_names_that_differ_only_in_case_are_refused(archive, other):
@@ -153,10 +137,6 @@ def test_an_archive_larger_than_allowed_is_refused_before_it_is_unpacked(archive
     with pytest.raises(StorageError, match="allowed"):
         import_profile(other, bomb, max_bytes=20_000_000)
     assert os.listdir(other.profiles) == []
-
-
-def test_unusual_packing_is_refused(archive, other):
-    refused(other, rewrite(archive, lambda files: None, compression=zipfile.ZIP_LZMA), "unusual")
 
 
 class Evil:
@@ -229,13 +209,10 @@ def test_databases_with_more_than_plain_tables_are_refused(archive, other, tmp_p
 CHATS = {
     "a trigger": "CREATE TRIGGER evil AFTER INSERT ON messages BEGIN DELETE FROM messages; END",
     "another table": "CREATE TABLE more (x)",
-    "another column": "ALTER TABLE messages ADD COLUMN more",
     "a missing index": "DROP INDEX one_active_version",
     "bytes as content": "UPDATE messages SET content = x'00ff'",
     "a role": "UPDATE messages SET role = 'robot'",
     "meta that is no JSON": "UPDATE messages SET meta = '{'",
-    "meta that is no object": "UPDATE messages SET meta = '[1]'",
-    "a time": "UPDATE messages SET created = 'yesterday'",
     "a loop": "UPDATE messages SET parent = id, active = 0",
     "sampling": "UPDATE conversations SET sampling = '{'",
     "a newer version": "INSERT INTO migrations VALUES ('from the future', 1.0)",
@@ -323,23 +300,6 @@ def test_megabytes_of_text_are_refused_before_they_are_read(archive, other, path
     started = time.process_time()
     refused(other, rewrite(archive, change, compression=zipfile.ZIP_DEFLATED), why)
     assert time.process_time() - started < 10
-
-
-def test_text_that_reads_as_endless_pickle_opcodes_is_refused_soon():
-    started = time.process_time()
-    assert looks_like_pickle(b"N" * 20_000_000)
-    assert time.process_time() - started < 5
-
-
-def test_a_profile_with_much_text_is_checked_one_conversation_at_a_time_and_without_an_index(
-    archive, other, monkeypatch
-):
-    """Indexing is most of the work; it is done when the profile is first used."""
-    monkeypatch.setattr("omnidraft.chats.search.MessageIndex.rebuild", lambda _: pytest.fail("it was indexed"))
-    import_profile(other, archive)
-    monkeypatch.undo()
-    with ChatStore(other.profile("Ada").chats) as store:
-        assert store.search("walrus")
 
 
 @pytest.mark.parametrize("name", ["adapters/x/y/z/adapter.gguf", "adapters/x/y/z/weights.npz", "ngrams.sqlite"])

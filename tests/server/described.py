@@ -53,4 +53,3 @@ class Tree(BaseModel):
 
 
 MODELS = [Whatever, Unions, Patterns, Bounds, Open, Tree]
-CLOSED = [Unions, Patterns, Bounds]  # whose answers are short

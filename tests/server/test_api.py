@@ -9,7 +9,6 @@ from starlette.testclient import TestClient
 
 from omnidraft.server.api import routes as api
 from omnidraft.server.guard.security import is_local
-from tests.backends.hf_folders import write_folder
 from tests.serving import SETTINGS
 
 MODEL = "tiny-target-a-f16"
@@ -73,16 +72,6 @@ def test_a_stop_text_ends_the_answer_and_is_not_shown(server):
     assert cut.choices[0].finish_reason == "stop"
 
 
-def test_a_client_that_goes_away_stops_the_answer(server):
-    stream = client(server).chat.completions.create(
-        model=MODEL, messages=ASK, max_tokens=1000, temperature=1, seed=11, stream=True
-    )
-    next(iter(stream))
-    stream.close()
-    after = client(server).chat.completions.create(model=MODEL, messages=ASK, max_tokens=5, temperature=0)
-    assert after.choices[0].message.content
-
-
 @pytest.mark.parametrize(
     ("change", "status"),
     [
@@ -90,11 +79,6 @@ def test_a_client_that_goes_away_stops_the_answer(server):
         ({"messages": []}, 400),
         ({"messages": [{"role": "assistant", "content": "x"}]}, 400),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, 400),
-        ({"n": 200}, 400),
-        ({"temperature": 99}, 400),
-        ({"max_tokens": -1}, 400),
-        ({"seed": "a"}, 400),
-        ({"stop": [1]}, 400),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, 400),
     ],
 )
@@ -121,14 +105,6 @@ def test_a_server_others_can_reach_has_no_api_without_a_key():
     ]  # fmt: skip
 
 
-def test_a_folder_is_called_by_its_whole_name(make_server, tmp_path):
-    name = "Tiny-2.5-0.5B"
-    folder = write_folder(tmp_path / "mine" / name)
-    server = make_server(settings=f'model_folders = ["{folder.parent}"]\n{SETTINGS}')
-    assert name in [model.id for model in client(server).models.list()]
-    assert client(server).models.retrieve(name).id == name
-
-
 def test_an_answer_that_was_begun_is_gone_on_with(server):
     """As "continue", agents and editors send it: the last message is the assistant's, and only what is new is told."""
     whole = client(server).chat.completions.create(model=MODEL, messages=ASK, max_tokens=24, temperature=0)
@@ -139,22 +115,6 @@ def test_an_answer_that_was_begun_is_gone_on_with(server):
     assert more.choices[0].message.content
     assert not more.choices[0].message.content.startswith(begun)
     assert (begun + more.choices[0].message.content).startswith(said[: len(begun) + 3])
-
-
-def test_a_conversation_may_hold_instructions_alone(server):
-    system = [{"role": "system", "content": "Greet the user."}]
-    done = client(server).chat.completions.create(model=MODEL, messages=system, max_tokens=12)
-    assert done.choices[0].message.content
-
-
-@pytest.mark.parametrize("messages", [
-    [{"role": "assistant", "content": "Hello."}],
-    [*ASK, {"role": "assistant", "content": "", "tool_calls": [
-        {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}],
-])  # fmt: skip
-def test_where_there_is_nothing_to_answer_that_is_said(server, messages):
-    with pytest.raises(openai.BadRequestError, match="nothing to answer"):
-        client(server).chat.completions.create(model=MODEL, messages=messages)
 
 
 def test_timings_are_named_as_llama_cpp_names_them(server):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import httpx
+import openai
 import pytest
 
 from tests.real import QWEN, SMOL, real_model
-from tests.server.test_api import client
+from tests.server.test_api import MODEL, client
 from tests.serving import SETTINGS, serving
 
 DRAFTS = '\n[draft]\nmode = "fixed"\nlength = 8\n'
@@ -32,36 +34,6 @@ def qwen(tmp_path_factory):
 def asked(server, drafted: bool, **more: Any):
     given = {"model": "", "temperature": 0, **more}
     return client(server).chat.completions.create(**given, extra_body={"speculation": drafted})
-
-
-def test_log_probabilities_are_the_targets_own_at_every_position(smol):
-    found = []
-    for drafted in (True, False):
-        done = client(smol).completions.create(
-            model="", prompt="The capital of France is", max_tokens=24, temperature=0, logprobs=3,
-            extra_body={"speculation": drafted},
-        )  # fmt: skip
-        found.append((done.choices[0].logprobs.tokens, done.choices[0].logprobs.token_logprobs, done.omnidraft))
-    (tokens, values, drafted), (others, plain, undrafted) = found
-    assert drafted["accepted"] > 0 == undrafted["accepted"]
-    assert tokens == others
-    assert values == plain
-    assert all(value < 0 for value in values)
-
-
-@pytest.mark.parametrize("drafted", [True, False])
-def test_a_prompt_is_scored_with_the_targets_own_log_probabilities(smol, drafted):
-    def scored(prompt: str):
-        done = client(smol).completions.create(
-            model="", prompt=prompt, max_tokens=0, echo=True, logprobs=1, extra_body={"speculation": drafted}
-        )
-        return done.choices[0].text, done.choices[0].logprobs.token_logprobs
-
-    right, wrong = "The capital of France is Paris.", "The capital of France is Oslo."
-    (text, of_right), (_, of_wrong) = scored(right), scored(wrong)
-    assert (text, of_right[0]) == (right, None)
-    assert of_right[1:5] == of_wrong[1:5]
-    assert sum(of_right[1:]) > sum(of_wrong[1:]) + 2
 
 
 @pytest.mark.parametrize("longest", range(1, 13))
@@ -95,18 +67,15 @@ def test_penalties_see_what_was_verified_alone(smol):
     assert done.choices[0].message.content == plain.choices[0].message.content
 
 
-def test_messages_in_an_unusual_order_are_answered(smol):
-    odd = [{"role": "system", "content": "Be brief."}, *REPEAT, {"role": "user", "content": "And what is gravity?"}]
-    assert asked(smol, True, messages=odd, max_tokens=12).choices[0].message.content
-
-
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOLS = [{"type": "function", "function": {"name": "get_weather", "description": "Weather.", "parameters": CITY}}]
 
 
-@pytest.mark.parametrize("drafted", [True, False])
-@pytest.mark.parametrize("question", ["What is the weather in Paris?", "Tell me the weather in Rome, please."])
-def test_a_call_that_the_model_writes_without_its_marks_is_a_call(qwen, drafted, question):
+@pytest.mark.parametrize(
+    ("question", "drafted"),
+    [("What is the weather in Paris?", True), ("Tell me the weather in Rome, please.", False)],
+)
+def test_a_call_that_the_model_writes_without_its_marks_is_a_call(qwen, question, drafted):
     said: dict[str, Any] = {"messages": [{"role": "user", "content": question}], "tools": TOOLS, "max_tokens": 60}
     choice = asked(qwen, drafted, **said).choices[0]
     assert (choice.finish_reason, choice.message.content) == ("tool_calls", None), choice
@@ -116,3 +85,36 @@ def test_a_call_that_the_model_writes_without_its_marks_is_a_call(qwen, drafted,
     assert "".join(part.delta.content or "" for part in parts) == ""
     calls = [call.function for part in parts for call in part.delta.tool_calls or ()]
     assert "".join(call.arguments for call in calls) == function.arguments
+
+
+BEFORE, BEHIND = "def add(a, b):\n    return ", "\n\nprint(add(1, 2))\n"
+
+
+def test_a_completion_with_a_suffix_fills_the_gap(qwen):
+    texts = [
+        client(qwen).completions.create(
+            model="", prompt=BEFORE, suffix=BEHIND, max_tokens=16, temperature=0, extra_body={"speculation": drafted}
+        ).choices[0].text
+        for drafted in (True, False)
+    ]  # fmt: skip
+    assert texts[0].strip().startswith("a + b")
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_plugin_gets_the_middle_in_llama_cpps_form(qwen, stream):
+    body = {"input_prefix": BEFORE, "input_suffix": BEHIND, "n_predict": 16, "temperature": 0, "stream": stream}
+    answer = httpx.post(f"{qwen.origin}/infill", json=body, timeout=60)
+    assert answer.status_code == 200
+    if not stream:
+        assert answer.json()["content"].strip().startswith("a + b")
+        assert answer.json()["timings"]["predicted_n"] == answer.json()["tokens_predicted"] > 0
+        return
+    parts = [line for line in answer.text.splitlines() if line.startswith("data: ")]
+    assert '"stop": true' in parts[-1]
+
+
+def test_a_model_without_such_tokens_says_so(server):
+    with pytest.raises(openai.BadRequestError, match="does not fill gaps"):
+        client(server).completions.create(model=MODEL, prompt=BEFORE, suffix=BEHIND)
+    assert httpx.post(f"{server.origin}/infill", json={}).status_code == 400

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Literal
 
 import openai
@@ -96,15 +95,6 @@ def test_a_tool_is_called_and_its_output_spoken_of(tooled, template):
     assert after.usage.input_tokens == chat.usage.prompt_tokens
 
 
-def test_a_response_repeats_the_tools_it_was_offered(tooled):
-    model, clock = f"tools-{next(iter(TEMPLATES))}", {"type": "function", "name": "clock", "parameters": {}}
-    asked = {"model": model, "tools": [WEATHER, clock], "max_output_tokens": 4}
-    done = respond(tooled, **asked, tool_choice={"type": "function", "name": "weather"}, parallel_tool_calls=False)
-    assert [tool.name for tool in done.tools] == ["weather", "clock"]
-    assert (done.tool_choice.name, done.parallel_tool_calls) == ("weather", False)
-    assert (respond(tooled, **asked).tool_choice, respond(tooled, **asked).parallel_tool_calls) == ("auto", True)
-
-
 @pytest.mark.parametrize(("body", "sentence"), [
     ({}, "input must be"),
     ({"input": "a", "previous_response_id": "resp_1"}, "are not stored"),
@@ -123,11 +113,3 @@ def test_a_refusal_reaches_the_client(server):
         respond(server, previous_response_id="resp_1")
     with pytest.raises(openai.NotFoundError):
         respond(server, model="nobody")
-
-
-def test_a_picture_becomes_a_part_of_the_message():
-    parts = [{"type": "input_text", "text": "what"}, {"type": "input_image", "image_url": "data:image/png;base64,AA=="}]
-    body = chat_body({"input": [{"role": "user", "content": parts}]})
-    assert json.loads(json.dumps(body["messages"][0]["content"])) == [
-        {"type": "text", "text": "what"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}},
-    ]  # fmt: skip

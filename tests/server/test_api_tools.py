@@ -9,7 +9,6 @@ import pytest
 
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.backends.tool_templates import TEMPLATES
-from tests.server import described
 from tests.server.test_api import ASK, MODEL, client
 from tests.serving import served_with
 
@@ -57,18 +56,6 @@ def test_a_named_tool_is_called_answered_and_spoken_of(server, template, models)
     after = said.choices[0]
     assert after.finish_reason in ("stop", "length", "tool_calls")
     assert after.message.content or after.message.tool_calls
-
-
-@pytest.mark.parametrize("template", TEMPLATES)
-@pytest.mark.parametrize("model", described.CLOSED, ids=lambda model: model.__name__)
-def test_a_required_call_has_arguments_of_the_model(server, template, model):
-    tool = {"type": "function", "function": {"name": "note", "parameters": model.model_json_schema()}}
-    choice = ask(server, template, tools=[tool], tool_choice="required", temperature=0, max_tokens=150).choices[0]
-    if choice.finish_reason == "length":
-        return
-    (call,) = choice.message.tool_calls
-    assert call.function.name == "note"
-    model.model_validate_json(call.function.arguments)
 
 
 @pytest.mark.parametrize("template", TEMPLATES)

@@ -147,12 +147,8 @@ def held(server) -> tuple[float, int, int]:
     return process.memory_info().rss / 1e6, process.num_fds(), process.num_threads()
 
 
-def test_eight_clients_are_answered_in_turn(server):
-    heard = many(server, 0, 2)
-    assert heard.answered == [2] * CLIENTS
-
-
 def test_who_comes_when_too_many_wait_is_told_when_to_come_again(server):
+    assert post(server, asking("Hi", 1))[0] == 200  # the model is loaded
     with ThreadPoolExecutor(48) as clients:
         statuses = list(clients.map(lambda _: post(server, asking("Tell me a story.", 24)), range(48)))
     refused = [headers for status, headers, _ in statuses if status == 429]

@@ -1,14 +1,13 @@
 """Our SQLite files: owned, migrated forward step by step, transactions whole."""
 
 import os
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from omnidraft.chats import ChatStore
 from omnidraft.chats.schema import APPLICATION_ID, MIGRATIONS
 from omnidraft.errors import StorageError
-from omnidraft.storage.database import Database, open_database, split_statements
+from omnidraft.storage.database import Database, open_database
 
 ID = 0x4F440001
 FIRST = ("first", "CREATE TABLE words (word TEXT);")
@@ -67,13 +66,6 @@ def test_every_earlier_version_of_the_conversations_opens_today(tmp_path):
             assert store.search("walrus")
 
 
-def test_many_threads_may_make_a_file_at_once(tmp_path):
-    with ThreadPoolExecutor(8) as pool:
-        made = list(pool.map(lambda _: open_database(tmp_path / "x.sqlite", ID, [FIRST, SECOND]), range(8)))
-    for connection in made:
-        connection.close()
-
-
 def test_what_fails_inside_a_transaction_undoes_all_of_it(tmp_path):
     database = Database(tmp_path / "x.sqlite", ID, [FIRST])
 
@@ -87,19 +79,7 @@ def test_what_fails_inside_a_transaction_undoes_all_of_it(tmp_path):
     with pytest.raises(KeyError):
         fail()
     assert database.all("SELECT * FROM words") == []
-    with database.changing():
-        database.run("INSERT INTO words VALUES ('kept')")
     database.close()
-    database = Database(tmp_path / "x.sqlite", ID, [FIRST])
-    assert database.all("SELECT * FROM words") == [("kept",)]
-    database.close()
-
-
-def test_scripts_are_split_at_statement_ends_only():
-    script = "CREATE TRIGGER t AFTER INSERT ON a BEGIN\n SELECT 1;\n SELECT 2;\nEND;\nSELECT ';';\n"
-    assert len(list(split_statements(script))) == 2
-    with pytest.raises(ValueError, match="unfinished"):
-        list(split_statements("SELECT 1"))
 
 
 def test_a_file_is_its_owners_alone_and_so_are_its_logs(tmp_path):

@@ -67,19 +67,6 @@ def test_what_a_killed_program_left_is_removed_and_nothing_else(left):
     assert sorted(os.listdir(left)) == sorted([*others, "a [b]*?.toml"])
 
 
-@unix
-def test_a_fork_that_ends_removes_nothing(tmp_path):
-    made = Scratch("race-", tmp_path)
-    if (child := os.fork()) == 0:
-        made.remove()
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert made.path.exists()
-    sweep(tmp_path, "race-")
-    assert made.path.exists()
-    made.remove()
-
-
 def test_sweeping_takes_nothing_from_whoever_writes_just_then(tmp_path):
     """Every one of these sweeps before it writes, and some do nothing else."""
 

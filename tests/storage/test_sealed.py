@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnidraft.errors import StorageError
-from omnidraft.storage.vault import BLOCK, MAGIC, derive, is_sealed, sealed_bytes, unsealed_bytes
+from omnidraft.storage.vault import BLOCK, MAGIC, is_sealed, sealed_bytes, unsealed_bytes
 
 KEY, OTHER = bytes(range(32)), bytes(32)
 
@@ -17,15 +17,6 @@ def test_what_was_sealed_comes_back(size):
     assert is_sealed(sealed)
     assert unsealed_bytes(sealed, KEY) == data
     assert size < 9 or data[:9] not in sealed
-
-
-def test_the_same_file_never_looks_the_same():
-    assert sealed_bytes(b"the same", KEY) != sealed_bytes(b"the same", KEY)
-
-
-def test_another_key_reads_nothing():
-    with pytest.raises(StorageError):
-        unsealed_bytes(sealed_bytes(b"text", KEY), OTHER)
 
 
 def damages(sealed: bytes):
@@ -50,8 +41,3 @@ def test_what_is_not_whole_is_refused():
     for damaged in damages(sealed):
         with pytest.raises(StorageError, match="damaged"):
             unsealed_bytes(damaged, KEY)
-
-
-def test_derived_keys_have_nothing_in_common():
-    assert len({derive(KEY, purpose) for purpose in ("part chats", "part replay")} | {KEY}) == 3
-    assert derive(KEY, "part chats") == derive(KEY, "part chats") != derive(OTHER, "part chats")

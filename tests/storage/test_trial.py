@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event
 
 import pytest
 
@@ -72,46 +70,10 @@ def test_a_child_that_hangs_is_ended_and_its_file_may_be_tried_again(crashing, m
     assert not (tmp_path / "trials.json").exists()
 
 
-def test_a_trial_that_takes_long_keeps_nobody_waiting_who_asks_about_other_files(crashing, monkeypatch, tmp_path):
-    slow, other, begun, go_on, tried = made(tmp_path, "slow"), made(tmp_path, "fine", b"GGUF2"), Event(), Event(), []
-
-    def run(_, request, *__):
-        tried.append(Path(request["path"]).stem)
-        if tried[-1] == "slow":
-            begun.set()
-            assert go_on.wait(30)
-        return Outcome("", False, 0)
-
-    monkeypatch.setattr(trial, "run_bounded", run)
-    trials = Trials()
-    with ThreadPoolExecutor(3) as pool:
-        try:
-            first = pool.submit(trials.require, slow)
-            assert begun.wait(30)
-            second = pool.submit(trials.require, slow)
-            pool.submit(lambda: (trials.require(other), trials.refuse_crashed(other), trials.forgive(slow))).result(10)
-            assert not first.done()
-            assert not second.done()
-        finally:
-            go_on.set()
-        first.result(10)
-        second.result(10)
-    assert tried == ["slow", "fine"], "who asks about the same file waits for its verdict"
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits what a process maps")
 def test_a_child_that_fills_the_memory_ends_alone():
     outcome = run_bounded("tests.crashing", {"path": "memory"}, 120.0, 1 << 28, {})
     assert (outcome.answer, outcome.late) == (None, False)
-
-
-@pytest.mark.parametrize("content", [b"{", b"[]", b'{"a": 5}', b"[" * 100_000])
-def test_damaged_verdicts_are_forgotten(crashing, tmp_path, content):
-    (tmp_path / "trials.json").write_bytes(content)
-    trials = Trials()
-    trials.keep_in(tmp_path)
-    trials.require(made(tmp_path, "fine"))
-    assert len(json.loads((tmp_path / "trials.json").read_bytes())) == 1
 
 
 def test_bundled_files_and_those_written_here_are_trusted(crashing, monkeypatch, models, tmp_path):

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import os
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,8 +12,8 @@ from omnidraft.errors import StorageError
 from omnidraft.processes import system
 from omnidraft.storage import vault
 from omnidraft.storage.database import connect
-from omnidraft.storage.files import put_in, read, readable, write_atomically
-from omnidraft.storage.vault import HEADER, Vault, held, take_keys, vault_of, with_keys
+from omnidraft.storage.files import put_in, readable, write_atomically
+from omnidraft.storage.vault import HEADER, Vault, vault_of
 
 pytestmark = pytest.mark.skipif(system.memory_folder() is None, reason="encryption needs a folder in memory")
 
@@ -50,24 +47,6 @@ def test_without_a_key_nothing_is_read_or_written(root):
     assert (root / "cache.json").read_bytes() == b"x"
 
 
-def test_a_file_is_sealed_as_it_is_written_and_opened_as_it_is_read(root, opened):
-    file = root / "profiles" / "anna" / "settings.toml"
-    write_atomically(file, b"words of anna")
-    assert b"anna" not in file.read_bytes()
-    assert read(file) == b"words of anna"
-    file.write_bytes(b"planted")
-    with pytest.raises(StorageError, match="damaged"):
-        read(file)
-
-
-def test_parts_have_keys_of_their_own_under_every_name_of_their_file(root, opened):
-    profile = root / "profiles" / "anna"
-    same = {opened.key_for(profile / name) for name in ("settings.toml", "settings.toml.damaged-1")}
-    assert same == {opened.key("settings")}
-    assert opened.key_for(root / "profiles" / ".incoming-1" / "adapters" / "a" / "b") == opened.key("adapters")
-    assert opened.key("adapters") != opened.key("chats")
-
-
 def test_a_library_gets_a_readable_copy_in_memory_that_goes(root, opened, tmp_path):
     made, file = tmp_path / "made.gguf", root / "profiles" / "anna" / "adapters" / "adapter.gguf"
     made.write_bytes(b"GGUF weights")
@@ -83,38 +62,6 @@ def test_a_library_gets_a_readable_copy_in_memory_that_goes(root, opened, tmp_pa
     with readable(made) as same:
         assert same == made
     assert not vault.is_opened(made)
-
-
-def test_temporary_files_of_the_process_and_its_children_lie_in_memory(opened):
-    assert Path(tempfile.gettempdir()) == opened.memory == Path(os.environ["TMPDIR"])
-    assert opened.memory.stat().st_mode & 0o077 == 0
-    opened.close()
-    assert tempfile.gettempdir() != str(opened.memory)
-    assert not opened.memory.exists()
-    assert held(opened.root) is None
-
-
-def test_a_child_gets_the_keys_it_needs_on_its_line_and_no_other(root, opened):
-    line = with_keys('{"job": 1}\n', root / "profiles" / "anna" / "adapters", ("replay", "adapters"))
-    assert json.loads(line)["job"] == 1
-    chats, replay = opened.key("chats"), opened.key("replay")
-    opened.close()
-    take_keys(line)
-    child = held(root)
-    try:
-        assert child.key("replay") == replay
-        assert chats.hex() not in line
-        assert KEY.hex() not in line
-        with pytest.raises(StorageError, match="no key"):
-            child.key("chats")
-    finally:
-        child.close()
-
-
-def test_a_child_of_a_plain_home_gets_nothing(tmp_path):
-    assert with_keys('{"job": 1}\n', tmp_path / "profiles" / "anna", ("replay",)) == '{"job": 1}\n'
-    take_keys('{"job": 1}\n')
-    assert held(tmp_path) is None
 
 
 def test_what_a_killed_program_left_in_memory_is_removed(tmp_path):

@@ -96,6 +96,23 @@ def unfold(page) -> None:
         folded.first.click()
 
 
+def field(name: str) -> str:
+    """Where a setting's field is."""
+    return f"#od-set-{name.replace('.', '-')}"
+
+
+def settle(page, name: str, text: str) -> None:
+    """Give a setting another value."""
+    write(page, f"{field(name)} input", text)
+    page.keyboard.press("Enter")
+
+
+def exported(page, server) -> dict:
+    """The conversation shown, as it is stored."""
+    link = page.get_attribute("#od-links >> text=JSON", "href")
+    return page.request.get(server.origin + link).json()["conversations"][0]
+
+
 def race_and_run(page) -> None:
     """On the Drift lab: a race of one prompt, and a short drift run."""
     page.wait_for_selector("#od-drift-progress p")

@@ -68,6 +68,7 @@ class Pages:
     def __init__(self, browser) -> None:
         self.browser = browser
         self.foreign: list[str] = []
+        self.servers: list[Server] = []
         self.errors: list[str] = []
         self.contexts: list = []
 
@@ -86,6 +87,7 @@ class Pages:
             context.on("requestfinished", lambda request: self._note(server, request.url))
             context.on("requestfailed", lambda request: self._failed(server, request))
             self.contexts.append(context)
+        self.servers.append(server)
         page = context.new_page()
         page.set_default_timeout(60_000)
         page.on("pageerror", self._threw)
@@ -121,10 +123,12 @@ class Pages:
 
 @pytest.fixture
 def pages(browser) -> Iterator[Pages]:
-    """Every browser test ends with the check that nothing left the app's own origin and no script failed."""
+    """Every browser test ends with the check that nothing left the app's own origin, that its server looked no name up,
+    and that no script failed."""
     opened = Pages(browser)
     yield opened
     for context in opened.contexts:
         context.close()
     assert opened.foreign == []
+    assert [name for server in opened.servers for name in server.lookups] == []
     assert opened.errors == []

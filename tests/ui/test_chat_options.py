@@ -32,13 +32,6 @@ def test_the_whole_range_of_a_setting_is_accepted(options, name):
         assert (component.minimum, component.maximum) == (rule.low, rule.high)
 
 
-def test_the_temperature_slider_has_its_travel_where_it_is_used(options):
-    assert options.temperature.maximum == 2
-    for wanted, end in ((0.8, 2), (2.0, 2), (3.5, 3.5)):
-        shown = options.show(Conversation("c", "t", 0.0, 0.0), SamplingSettings(temperature=wanted))
-        assert shown[options.temperature].maximum == end
-
-
 @pytest.mark.parametrize(
     ("words", "chosen", "offered", "visible"),
     [

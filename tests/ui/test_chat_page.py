@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 
+import pytest
+
 from tests.backends.thinking_templates import SWITCHED
 from tests.serving import served
-from tests.ui.chatting import answers, ask, choose, new_chat, questions, tab, titles, unfold, wait_idle, write
+from tests.ui.chatting import answers, ask, choose, exported, new_chat, questions, tab, titles, unfold, wait_idle, write
 from tests.ui.conftest import SETTINGS
 
 # It drafts at a fixed length, for whether drafting pays depends on who else is busy.
@@ -36,9 +38,7 @@ def test_another_answer_and_an_edit_keep_all_versions(server, pages):
     page.click("button[title='Answer again']")
     page.wait_for_selector("text=2 / 2")
     wait_idle(page)
-    link = page.get_attribute("#od-links >> text=JSON", "href")
-    kept = json.loads(page.request.get(server.origin + link).text())["conversations"][0]["messages"]
-    first, second = (m["meta"]["seed"] for m in kept if m["role"] == "assistant")
+    first, second = (m["meta"]["seed"] for m in exported(page, server)["messages"] if m["role"] == "assistant")
     assert first != second
     page.hover("#od-chat .user-row")
     page.click("#od-chat .user-row button[title='Edit']")
@@ -144,28 +144,6 @@ def test_the_target_changes_in_the_middle_of_a_conversation_and_says_what_happen
     assert server.log.count("loaded tiny-target-b") == 1  # one choice, one load
 
 
-def test_of_two_models_chosen_soon_after_each_other_the_last_answers(server, pages):
-    page = pages.open(server)
-    new_chat(page)
-    for name in ("tiny-target-b", "tiny-target-a2"):
-        choose(page, "#od-target", name)  # while the one before may still be loaded
-    page.wait_for_selector("#od-notice >> text=tiny-target-a2 answers")
-    page.wait_for_timeout(700)
-    assert "tiny-target-a2" in page.input_value("#od-target input")
-
-
-def test_drafting_can_be_switched_off_for_one_conversation(server, pages):
-    page = pages.open(server)
-    new_chat(page)
-    page.click("#od-spec input")
-    page.wait_for_selector("#od-live >> text=Drafting is off")
-    ask(page, "Say it plainly")
-    assert "0 proposed" not in page.inner_text("#od-live")
-    assert "acceptance" not in page.inner_text("#od-live")
-    new_chat(page)
-    assert page.is_checked("#od-spec input")
-
-
 def test_options_belong_to_the_conversation(server, pages):
     page = pages.open(server)
     new_chat(page)
@@ -177,6 +155,7 @@ def test_options_belong_to_the_conversation(server, pages):
     page.wait_for_selector("#od-notice >> text=The seed is a whole number")
     write(page, "#od-seed input", "7")
     page.wait_for_function("!document.querySelector('#od-notice').innerText.includes('seed')")
+    page.click("#od-spec input")
     ask(page, "Who are you?")
     assert "5 tokens in" in page.inner_text("#od-live") or "length limit" in page.inner_text("#od-notice")
     page.reload()
@@ -184,8 +163,12 @@ def test_options_belong_to_the_conversation(server, pages):
     tab(page, "Options")
     assert page.input_value("#od-system textarea") == "You are a lighthouse."
     assert page.input_value("#od-seed input") == "7"
+    assert not page.is_checked("#od-spec input")
+    new_chat(page)
+    assert page.is_checked("#od-spec input")
 
 
+@pytest.mark.browser_slow
 def test_thinking_is_switched_where_the_template_knows_it(make_server, pages, tmp_path):
     """By a template of one's own, which counts for the target that it was named for alone."""
     template = tmp_path / "own.jinja"
@@ -212,7 +195,3 @@ def test_thinking_is_switched_where_the_template_knows_it(make_server, pages, tm
     page.wait_for_selector("#od-notice >> text=answers from here on")
     tab(page, "Options")
     page.wait_for_selector("#od-thinking", state="hidden")
-
-
-def test_the_server_looked_nothing_up(server):
-    assert server.lookups == []

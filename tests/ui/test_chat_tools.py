@@ -9,10 +9,10 @@ import omnidraft.app.session
 from omnidraft.app import conversing
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats.records import open_call, steps_meta, with_call
-from omnidraft.storage.paths import DataHome, find_data_home
+from omnidraft.storage.paths import find_data_home
 from tests.app.tools.servers import a_server, named
 from tests.serving import served
-from tests.ui.chatting import arrived, ask, new_chat, tab, wait_idle
+from tests.ui.chatting import arrived, ask, tab, wait_idle
 from tests.ui.fake_assistant import by, clicked, shown
 from tests.ui.scripted_assistant import ScriptedAssistant, call
 from ui.chat.events import Answering
@@ -21,7 +21,6 @@ from ui.chat.option_events import Options
 from ui.chat.tools import INFO, WAITING, question
 from ui.chat.turns import Followed, turns
 
-GREET = call("shelf__greet", '{"name": "Ada"}')
 SUM = call("calculator", '{"expression": "6 * 7"}')
 
 
@@ -84,13 +83,6 @@ def test_named_servers_are_listed_and_started_by_the_switch_alone(sessions, view
     assert "broken" not in told[view.notice]
 
 
-def test_switching_on_says_so_where_the_model_knows_no_tools(sessions, view, ada, monkeypatch):
-    monkeypatch.setattr(ScriptedAssistant, "supports", False)
-    ada.prepare()
-    told = shown(view, Options(sessions, view).tools(True, ada.shown.chat().id, by("ada")))["notice"]
-    assert "does not support tools" in told
-
-
 def test_a_call_is_shown_in_the_answer_and_asked_about(view, ada):
     chat, answer = waiting(ada)
     found = rows_of(ada, chat)
@@ -146,14 +138,6 @@ def test_what_a_model_writes_into_a_call_is_text(view, ada):
     assert "````" in text, "the fence is longer than what stands inside"
 
 
-def test_a_call_being_written_is_not_shown_raw(ada):
-    _chat, _answer = waiting(ada)
-    job = ada.job
-    job.tell("Let me see. <tool_call>\n{", [])
-    assert job.spoken == "Let me see. "
-    assert job.text.endswith("{")
-
-
 def test_the_question_says_what_runs_outside(ada):
     _, answer = waiting(ada, call("calculator"))
     assert "outside OmniDraft" not in question([answer])
@@ -181,24 +165,3 @@ def test_in_a_browser_a_call_waits_and_goes_on_when_it_is_allowed(scripted_serve
     page.wait_for_selector("#od-chat >> text=Used calculator")
     wait_idle(page)
     page.wait_for_selector("#od-permit button", state="detached")
-
-
-server_with_a_program = served(settings="[model]\nthreads = 1\n", SAYS=f"{GREET}|She is greeted.")
-
-
-@pytest.mark.browser_slow
-def test_in_a_browser_a_program_is_named_started_asked_and_allowed(server_with_a_program, pages):
-    named(DataHome(server_with_a_program.data / "home"), "default", shelf=a_server())
-    page = pages.open(server_with_a_program)
-    arrived(page)
-    new_chat(page)
-    tab(page, "Options")
-    page.wait_for_selector("#od-tools >> text=shelf: not running")
-    page.check("#od-tools input")
-    page.wait_for_selector("#od-tools >> text=shelf: greet, fail")
-    ask(page, "Greet Ada.", wait=False)
-    page.wait_for_selector("#od-permit >> text=a program outside OmniDraft")
-    page.click("#od-permit button[data-choice=once]")
-    page.wait_for_selector("#od-chat .bot-row >> text=She is greeted.")
-    page.click("#od-chat >> text=Used shelf__greet")
-    page.wait_for_selector("#od-chat >> text=Hello, Ada!")

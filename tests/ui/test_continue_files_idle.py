@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import json
-
 from tests.serving import served
-from tests.ui.chatting import answers, arrived, ask, new_chat, questions, wait_idle
-from tests.ui.conftest import SETTINGS, Server
+from tests.ui.chatting import answers, arrived, ask, exported, new_chat, questions, wait_idle
+from tests.ui.conftest import SETTINGS
 
 BRIEF = SETTINGS.replace("max_tokens = 48", "max_tokens = 5")
 
 
 brief = served(settings=BRIEF)
-
-
-def exported(page, server: Server) -> dict:
-    """The conversation shown, as its export says."""
-    link = page.get_attribute("#od-links >> text=JSON", "href")
-    return json.loads(page.request.get(server.origin + link).text())["conversations"][0]
 
 
 def attach(page, *files: tuple[str, bytes]) -> None:

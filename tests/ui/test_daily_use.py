@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from omnidraft.chats import ChatStore
 from omnidraft.profiles.accounts import add_account
-from tests.ui.chatting import answers, arrived, ask, new_chat, questions, titles, wait_idle
+from tests.ui.chatting import answers, arrived, ask, new_chat, wait_idle
 from tests.ui.conftest import SETTINGS, Server, write_settings
 
 BOX = "#od-box textarea"
 STORY = "What is 23 + 45 + 17?"
 TALL = "Write a Python function.\n" + "\n".join(f"line {i}" for i in range(40))
 OLDER = [f"Older question {number}" for number in range(4)]
-WIDE = "| " + " | ".join(f"column {i}" for i in range(6)) + " |\n" + "|---" * 6 + "|\n" + "| 81.4 " * 6 + "|"
 # Sums what moved on the page without being asked, since it was first painted.
 SHIFTS = """window.odShift = 0;
 const add = (one) => { if (!one.hadRecentInput) window.odShift += one.value; };
@@ -32,7 +29,7 @@ def slow(tmp_path_factory):
         for text in OLDER:
             chat = store.create().id
             store.append(chat, "user", text)
-            store.append(chat, "assistant", WIDE)
+            store.append(chat, "assistant", "Yes.")
     made.start()
     yield made
     made.kill()
@@ -73,11 +70,11 @@ def test_what_is_typed_belongs_to_the_conversation_to_come_while_an_answer_is_wr
     page.fill(BOX, STORY)
     page.press(BOX, "Enter")
     page.wait_for_selector("#od-chat .user-row", timeout=3000)  # though a model has to be loaded first
-    page.wait_for_function("/\\d/.test(document.querySelector('#od-chat .bot-row .message')?.innerText || '')")
+    page.wait_for_selector(f"#od-rows .od-row:has-text('{STORY}')")  # it is kept, and being answered
     page.click("#od-new")
     typed(page, "my next question")  # the keyboard is in the box already
     holds(page, "my next question")
-    assert questions(page) == []
+    page.wait_for_selector(".od-empty")
     visit(page, STORY)
     assert page.input_value(BOX) == ""
     page.click("#od-new")
@@ -109,72 +106,6 @@ def test_a_reload_and_another_page_leave_the_answer_alone(slow, pages):
     assert answers(page)[-1] == text
 
 
-def test_a_message_sent_too_early_waits_for_its_conversation(slow, pages):
-    page = pages.open(slow)
-    arrived(page)
-    visit(page, OLDER[1])
-    page.click("#od-new")
-    typed(page, "Hello there")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#od-chat .user-row >> text=Hello there")
-    assert questions(page) == ["Hello there"]
-    stop(page)
-    visit(page, OLDER[1])
-    assert questions(page) == [OLDER[1]]
-
-
-def test_the_keyboard_stays_at_the_row_that_was_opened(slow, pages):
-    page = pages.open(slow)
-    arrived(page)
-    for title in (OLDER[0], OLDER[2]):
-        page.locator(f"#od-rows .od-row:has-text('{title}')").focus()
-        page.keyboard.press("Enter")
-        page.wait_for_selector(f"#od-chat .user-row >> text={title}")
-        page.wait_for_timeout(500)
-        assert page.evaluate("document.activeElement.closest('.od-item').innerText").strip() == title
-
-
-CLICKS = """(titles) => titles.forEach((title, at) => setTimeout(() => {
-    [...document.querySelectorAll('#od-rows .od-row')].find((row) => row.innerText.includes(title)).click()
-}, at * 30))"""
-
-
-def test_of_rows_clicked_one_after_another_the_last_is_shown(slow, pages):
-    page = pages.open(slow)
-    arrived(page)
-    page.evaluate(CLICKS, [OLDER[0], OLDER[3], OLDER[2]])
-    page.wait_for_selector(f"#od-chat .user-row >> text={OLDER[2]}")
-    page.wait_for_timeout(700)
-    assert questions(page) == [OLDER[2]]
-
-
-def test_a_double_click_deletes_one_conversation_which_can_be_taken_back(slow, pages):
-    page = pages.open(slow)
-    arrived(page)
-    visit(page, OLDER[3])
-    item = f"#od-rows .od-item:has-text('{OLDER[3]}')"
-    page.hover(item)
-    page.click(f"{item} [data-kind=ask-delete]")
-    page.dblclick(f"{item} [data-kind=delete]")
-    page.wait_for_selector("#od-notice >> text=what the drafter learned from it stays")
-    page.wait_for_timeout(700)
-    page.click("#od-notice .od-undo")
-    page.wait_for_selector(f"#od-chat .user-row >> text={OLDER[3]}")
-    assert set(titles(page)) >= set(OLDER)
-
-
-def test_a_suggested_question_leaves_what_was_typed(slow, pages):
-    page = pages.open(slow)
-    arrived(page)
-    new_chat(page)
-    page.fill(BOX, "half a thought")
-    page.click("#od-chat .example >> nth=0")
-    page.wait_for_selector("#od-chat .bot-row")
-    holds(page, "half a thought")
-    page.fill(BOX, "")
-    stop(page)
-
-
 def test_who_scrolls_up_while_an_answer_is_written_stays_there(slow, pages):
     page = pages.open(slow, height=520)
     arrived(page)
@@ -196,29 +127,9 @@ def test_who_scrolls_up_while_an_answer_is_written_stays_there(slow, pages):
     stop(page)
 
 
-def test_tables_and_a_refused_message_are_whole_and_told_once(slow, pages):
-    page = pages.open(slow)
-    arrived(page)
-    visit(page, OLDER[0])
-    table = page.evaluate("(t => [t.scrollWidth, t.clientWidth])(document.querySelector('#od-chat table'))")
-    assert table[0] <= table[1]
-    new_chat(page)
-    page.fill(BOX, "All of it matters. " * 10_000)
-    page.press(BOX, "Enter")
-    page.wait_for_selector("#od-chat .bot-row >> text=No answer")
-    wait_idle(page)
-    page.wait_for_timeout(300)
-    assert "No answer" in answers(page)[0]
-    assert page.inner_text("#od-notice").strip() == ""
-    assert len(questions(page)[0]) < 7000
-    assert "more characters" in questions(page)[0]
-    page.wait_for_selector("#od-chat .user-row .od-turn >> text=Left out of what the model reads")
-    page.set_viewport_size({"width": 390, "height": 844})
-    page.goto(slow.origin + "/settings")
-    page.wait_for_selector("#od-set-model-n_ctx >> text=tiny-target-a takes 1,024.")
-
-
-@pytest.mark.parametrize("size", [(1440, 900), (390, 844)], ids=["wide", "narrow"])
+@pytest.mark.parametrize(
+    "size", [(1440, 900), pytest.param((390, 844), marks=pytest.mark.browser_slow)], ids=["wide", "narrow"]
+)
 def test_pages_stand_at_once_and_do_not_jump(slow, pages, browser, size):
     context = browser.new_context(viewport={"width": size[0], "height": size[1]})
     pages.contexts.append(context)
@@ -262,20 +173,3 @@ def test_a_tab_behind_a_restart_and_back_behind_a_sign_out_ask_to_sign_in(make_s
     page.go_back()
     page.wait_for_selector("input[name=password]")
     assert [one for one in wrong if "SyntaxError" in one] == []
-
-
-def test_all_answers_of_another_program_come_in(server, pages, tmp_path):
-    def node(name: str, parent: str | None, role: str, text: str) -> dict:
-        content = {"content_type": "text", "parts": [text]}
-        return {"id": name, "parent": parent, "message": {"id": name, "author": {"role": role}, "content": content}}
-
-    nodes = [node("a", None, "user", "When was Rome founded?"), node("b", "a", "assistant", "In 754 BC."),
-             node("c", "a", "assistant", "In 753 BC.")]  # fmt: skip
-    chat = {"title": "Rome", "current_node": "c", "mapping": {one["id"]: one for one in nodes}}
-    (tmp_path / "conversations.json").write_text(json.dumps([chat]))
-    page = pages.open(server)
-    arrived(page)
-    page.set_input_files("#od-transfer input[type=file]", str(tmp_path / "conversations.json"))
-    page.wait_for_selector("#od-chat .bot-row >> text=In 753 BC.")
-    page.click("#od-chat .bot-row button[title='Earlier version']")
-    page.wait_for_selector("#od-chat .bot-row >> text=In 754 BC.")

@@ -7,13 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from omnidraft.app.sessions import Sessions
-from omnidraft.storage.paths import find_data_home
 from tests.lab.traces import state_of
 from tests.real import QWEN, SMOL, real_model
 from tests.serving import SETTINGS
 from tests.ui.chatting import choose, write
-from ui.drift import form, view
+from ui.drift import view
 
 
 def test_a_speedup_is_shown_with_its_interval_and_not_of_too_few_prompts():
@@ -63,25 +61,6 @@ def own_schedule(page, parts: str) -> None:
 
 
 @pytest.mark.browser_slow
-def test_parts_are_put_together_from_models_and_the_users_own_prompts(server, pages, tmp_path):
-    page = open_lab(pages, server)
-    choose(page, "#od-schedule", "My own schedule")
-    mine = tmp_path / "my questions.txt"
-    mine.write_text("What is a heron?\nWhat is a crane?\n")
-    page.set_input_files("#od-own-form input[type=file]", mine)
-    page.wait_for_selector("#od-said >> text=my questions.txt can be chosen")
-    write(page, "#od-own-number input", "2")
-    page.click("#od-own-add")
-    page.wait_for_function("document.querySelector('#od-own textarea').value.endsWith('my questions.txt, 2')")
-    choose(page, "#od-own-source", "qa")
-    page.click("#od-own-add")
-    page.wait_for_function("document.querySelector('#od-own textarea').value.endsWith('qa, 2')")
-    page.click("#od-drift-start")
-    page.wait_for_selector(".od-run[data-status=finished] >> text=my own: 4 of 4", timeout=90_000)
-    assert "my questions" in page.inner_text(".od-scroll")
-
-
-@pytest.mark.browser_slow
 def test_the_drafter_learns_in_a_run_and_two_runs_are_compared(server, pages):
     page = open_lab(pages, server)
     own_schedule(page, "tiny-target-a, math, 10\ntiny-target-a, math, 6")
@@ -101,31 +80,6 @@ def test_the_drafter_learns_in_a_run_and_two_runs_are_compared(server, pages):
     page.wait_for_selector(".od-keys >> text=compared with")
 
 
-@pytest.mark.browser_slow
-def test_a_run_whose_app_was_killed_is_kept(make_server, pages):
-    server = make_server()
-    page = open_lab(pages, server)
-    write(page, "#od-count input", "40")
-    page.click("#od-drift-start")
-    page.wait_for_selector(".od-plot circle", timeout=60_000)
-    server.kill()
-    page.close()
-    server.start()
-    page = open_lab(pages, server)
-    page.wait_for_selector(".od-run[data-status=stopped]", timeout=60_000)
-    page.wait_for_selector(".od-plot circle")
-
-
-def test_a_schedule_that_makes_no_sense_is_refused_in_a_sentence(server, pages):
-    page = open_lab(pages, server)
-    own_schedule(page, "tiny-target-a, dialogue")
-    page.click("#od-drift-start")
-    page.wait_for_selector("#od-said >> text=Part 1 needs a model")
-    write(page, "#od-own textarea", "no-such-model, dialogue, 3")
-    page.click("#od-drift-start")
-    page.wait_for_selector("#od-said >> text=no-such-model")
-
-
 def test_two_real_models_come_before_the_toys(make_server, pages):
     folder = real_model(QWEN).parent
     if real_model(SMOL).parent != folder:
@@ -139,19 +93,3 @@ def test_two_real_models_come_before_the_toys(make_server, pages):
     offered = page.locator("#od-schedule [role=option]").all_inner_texts()
     assert "Another task" in offered[1]
     assert [("Quick, with toys" in text) for text in offered] == [False, False, True, True, True, False]
-
-
-def test_a_switch_between_real_models_is_the_plan_of_its_name(tmp_path):
-    home = find_data_home(tmp_path / "home")
-    home.models.mkdir(parents=True, exist_ok=True)
-    for name in (SMOL, QWEN):
-        (home.models / name).symlink_to(real_model(name))
-    sessions = Sessions(home, "ada")
-    session = sessions.get("ada")
-    plan = form.plan_of(session, form.REAL, "3", "", any_file=True)
-    first, second, third = plan.segments
-    assert first == third != second
-    assert {first.target, second.target} == {real_model(SMOL).stem, real_model(QWEN).stem}
-    for alone in (True, False):
-        assert {form.target_of(session, one, any_file=alone).name for one in plan.targets} == {SMOL, QWEN}
-    sessions.close()

@@ -1,11 +1,9 @@
-"""What somebody does in a first week, in a browser: turns, versions, imports, models, thoughts, an app restarted."""
+"""What somebody does in a first week, in a browser: turns, versions, addresses, thoughts, an app restarted."""
 
 from __future__ import annotations
 
-import time
+import re
 
-from omnidraft.learning.facts import Update
-from omnidraft.learning.material.history import History
 from tests.serving import served
 from tests.ui.chatting import answers, arrived, ask, new_chat, questions, wait_idle
 
@@ -33,21 +31,6 @@ def test_a_turn_is_deleted_an_answer_edited_and_a_conversation_forked(server, pa
     assert len(questions(page)) == 2, "the other one stayed as it was"
 
 
-def test_the_history_shown_is_that_of_the_drafter_and_model_at_hand(make_server, pages, tmp_path):
-    path = tmp_path / "app/home/profiles/default/metrics.sqlite"
-    path.parent.mkdir(parents=True)
-    history = History(path)
-    history.save("another-drafter/abc", Update(
-        1, time.time(), "another-drafter", "another-model", "abc", outcome="refused", ended=time.time()))  # fmt: skip
-    history.close()
-    page = pages.open(make_server(), "/learning")
-    page.wait_for_selector("#od-page >> text=another-model")
-    page.wait_for_selector("#od-page >> text=the updates of all drafters and models are shown")
-    page.click("#od-learning-load")
-    page.wait_for_selector(".od-explain >> text=Nothing learned yet")
-    page.wait_for_selector("#od-page >> text=another-model", state="hidden")
-
-
 def test_ctrl_c_with_a_tab_open_is_quiet_and_what_was_written_is_there_again(make_server, pages):
     server = make_server()
     page = pages.open(server)
@@ -62,7 +45,6 @@ def test_ctrl_c_with_a_tab_open_is_quiet_and_what_was_written_is_there_again(mak
     arrived(page)
     page.wait_for_function("document.querySelector('#od-box textarea').value === 'Not sent yet'")
     assert answers(page) == before
-    assert server.lookups == []
 
 
 SAYS = "<think>Let me see the map first, slowly and with care.</think>It is far.|Not so" + " far" * 300
@@ -84,3 +66,48 @@ def test_thoughts_fold_while_they_stream_and_a_running_answer_is_marked_and_stop
     page.wait_for_selector("#od-send")  # the new conversation is not the one that is answered
     page.click("#od-rows .od-writing")
     page.wait_for_selector("#od-rows .od-writing", state="detached")
+
+
+ONE, TWO = "What is 2 + 3?", "What is OmniDraft?"
+
+
+def shows(page, question: str) -> None:
+    page.wait_for_function("t => document.title === t", arg=f"{question} · OmniDraft")
+    page.wait_for_selector(f"#od-chat .user-row >> text={question}")
+
+
+def test_conversations_have_addresses_that_back_forward_and_other_tabs_follow(server, pages):
+    page = pages.open(server)
+    new_chat(page)
+    ask(page, ONE)
+    assert page.inner_text(".bot-row .od-turn .od-model") == "tiny-target-a"
+    shows(page, ONE)
+    first = page.url
+    assert re.fullmatch(re.escape(server.origin) + "/c/[0-9a-f]{32}", first)
+    new_chat(page)
+    page.wait_for_url(lambda url: url != first)
+    ask(page, TWO)
+    shows(page, TWO)
+    second = page.url
+    page.go_back()
+    shows(page, ONE)
+    assert page.url == first
+    page.go_forward()
+    shows(page, TWO)
+    assert page.url == second
+    with page.context.expect_page() as opened:
+        page.click(f"#od-rows .od-row:has-text('{ONE}')", modifiers=["Control"])
+    arrived(opened.value)
+    shows(opened.value, ONE)
+    assert questions(page) == [TWO]
+    page.reload()  # what another tab shows is not its business
+    arrived(page)
+    shows(page, TWO)
+    page.goto(f"{server.origin}/c/{'0' * 32}")
+    page.wait_for_selector("#od-notice .od-bad >> text=not here any more")
+    assert page.url in (first, second)
+    page.goto(server.origin + "/settings")
+    page.wait_for_function("document.title === 'Settings · OmniDraft'")
+    page.go_back()
+    arrived(page)
+    assert page.url in (first, second)

@@ -72,58 +72,22 @@ def test_an_answer_is_followed_in_its_own_conversation_only(slow, pages, tmp_pat
     wait_idle(page)
 
 
-@pytest.fixture
-def waiting(slow, pages):
-    """A page with a question that waits, in another conversation than the one being answered."""
+def test_a_question_waits_for_its_turn_and_is_followed_when_it_comes(slow, pages):
     page = pages.open(slow)
     arrived(page)
     ask(page, STORY, wait=False)
+    page.wait_for_selector(f"#od-rows .od-row:has-text('{STORY}')")  # the model is loaded, and the question is kept
     grows(page)
     new_chat(page)
     ask(page, OTHER, wait=False)
     page.wait_for_selector("#od-chat >> text=Waiting for another answer to end")
-    return page
-
-
-def ends(page) -> None:
-    """The answer shown grows, and is stopped."""
-    grows(page)
-    page.keyboard.press("Escape")
-    wait_idle(page)
-
-
-def test_a_question_waits_for_its_turn_and_is_followed_when_it_comes(waiting):
-    page = waiting
     page.reload()
     arrived(page)
     page.wait_for_selector("#od-chat >> text=Waiting for another answer to end")
     assert questions(page) == [OTHER]
     assert page.is_visible("#od-stop")
-    visit(page, STORY)
-    ends(page)
-    visit(page, OTHER)
-    ends(page)
-
-
-def test_a_question_that_waits_is_taken_back(waiting):
-    page = waiting
-    page.click("#od-stop")
-    page.wait_for_selector("#od-chat >> text=taken back before its turn")
-    wait_idle(page)
-    visit(page, STORY)
-    ends(page)
-
-
-def test_a_question_that_waited_when_the_program_was_killed_is_asked_again(waiting, slow):
-    page = waiting
-    page.goto("about:blank")  # a page whose server is gone says so
-    slow.process.kill()
-    slow.process.wait(20)
-    slow.start()
-    page.goto(slow.origin)
-    arrived(page)
-    visit(page, OTHER)
-    page.wait_for_selector("#od-chat .bot-row >> text=No answer was written")
-    page.click("#od-chat .user-row .od-turn button[title='Answer again']")
-    ends(page)
-    assert questions(page) == [OTHER]
+    for question in (STORY, OTHER):
+        visit(page, question)
+        grows(page)
+        page.keyboard.press("Escape")
+        wait_idle(page)

@@ -246,23 +246,6 @@ def test_with_accounts_nobody_says_where_models_are_looked_for(server, hers):
     assert "od-models" in grace.event(number, ["", None]), "one may look again"
 
 
-def test_a_drift_run_takes_no_model_by_its_path(server, hers):
-    grace = sign_in(server, "grace")
-    events = events_of(grace, ("drift-lab",))
-    go = next(event for event in events if event.of("od-drift-start"))
-    row = attempts(go, hers)[-2:]
-    for data, _ in row:
-        assert "There is no model named" in grace.event(go.number, data)
-
-
-def test_the_api_takes_a_name_and_password_even_where_a_key_was_given(server):
-    nobody = Person(server)
-    assert nobody.ask("GET", "/v1/models", Authorization=f"Bearer ada:{PASSWORD}")[0] == 200
-    for wrong in ("unused", "ada:unused", f"nobody:{PASSWORD}"):
-        assert nobody.ask("GET", "/v1/models", Authorization=f"Bearer {wrong}")[0] == 401
-    assert "The API key is not used" in server.log
-
-
 def test_what_one_does_on_the_learning_page_stays_with_them(server, hers):
     ada, grace = sign_in(server, "ada"), sign_in(server, "grace")
     events = events_of(grace, ("learning",))

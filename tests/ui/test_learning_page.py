@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from omnidraft.learning.facts import ServedAnswer, Start, Status, Update
+from omnidraft.learning.facts import Start, Status, Update
 from tests.ui.chatting import arrived, ask, choose, new_chat, said, write
 from tests.ui.conftest import SETTINGS, Server
-from ui.learning import view as learning_plots
 from ui.learning import view as learning_view
 
 SECRET = "Brunhilde"
@@ -109,7 +108,6 @@ def test_it_learns_while_the_page_looks_on_and_all_of_it_can_be_taken_back(make_
     said(page, "Removed: 1 conversation")
     page.wait_for_selector("tr[data-version=v000001]", state="detached")
     assert not traces(server, SECRET)
-    assert server.lookups == []
 
 
 STATUS = Status(
@@ -145,20 +143,6 @@ def test_every_version_can_be_chosen_and_it_is_said_whose_they_are():
     said = learning_view.subject(("tiny-drafter", "gpt2<"))
     assert "<b>tiny-drafter</b>" in said
     assert "gpt2&lt;" in said
-
-
-def test_plots_wait_for_something_to_show():
-    assert learning_plots.loss([]) == learning_plots.acceptance([]) == learning_plots.served([]) == ""
-    assert learning_plots.loss([UPDATE]).count("<polyline") == 1
-    refused = replace(UPDATE, outcome="refused", version=None)
-    assert learning_plots.acceptance([UPDATE, refused]).count("od-span") == 2
-    answers = [ServedAnswer(0.0, version, "t", 40, 20, 30, 25, 10, 1.0) for version in ("", "v000001", "v000001")]
-    assert learning_plots.served(answers).count("od-switch") == 1
-
-
-def test_it_says_what_learning_cost_in_a_day():
-    assert "<b>75.0 s</b><small>processor time learning took in 24 hours" in learning_view.facts(STATUS, [])
-    assert "<b>none</b><small>processor time" in learning_view.facts(replace(STATUS, day_seconds=0.0), [])
 
 
 def test_a_drafter_that_has_learned_nothing_is_called_by_its_name():

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.ui.chatting import arrived, choose, new_chat, said, tab, write
+from tests.ui.chatting import arrived, choose, new_chat, tab, write
 
 
 def library(page, server) -> dict:
@@ -87,21 +87,6 @@ def test_tags_are_written_and_filter_the_list(server, pages):
     page.wait_for_selector("#od-rows .od-item:has-text('Boats')", state="visible")
     write(page, "#od-search input, #od-search textarea", "2024")
     page.wait_for_selector("#od-rows .od-item:has-text('Boats')", state="detached")
-
-
-def test_profiles_are_named_beside_every_page_and_switched(server, pages):
-    page = pages.open(server, "/profiles")
-    page.wait_for_selector(".od-card")
-    assert not page.is_visible(".od-who")
-    write(page, "#od-profile-name input, #od-profile-name textarea", "Grace")
-    page.click("#od-profile-create")
-    said(page, "Grace was created")
-    page.goto(server.origin)
-    page.select_option(".od-who select", "Grace")
-    page.wait_for_function("document.querySelector('.od-who select')?.value === 'Grace'")
-    arrived(page)
-    page.wait_for_selector("#od-rows .od-item[aria-current] >> text=New chat")
-    assert page.locator("#od-rows .od-item:has-text('Bread')").count() == 0
 
 
 def test_a_prompt_is_inserted_renamed_and_carried(server, pages):

@@ -53,13 +53,3 @@ def test_a_row_says_how_far_its_model_is_and_calls_it_off(page):
     said(page, "was not loaded: that was called off")
     page.wait_for_selector(f"{row} [data-kind=use]")
     assert not page.locator(".od-tag:text-is('loaded')").count()
-
-
-def test_of_two_models_chosen_at_once_the_second_has_the_last_word(page):
-    page.click(f".od-models li:has(h3:text-is('{LARGE}')) [data-kind=use]")
-    page.wait_for_selector(".od-doing")
-    page.click(f".od-models li:has(h3:text-is('{SMALL}')) [data-kind=use]")
-    said(page, f"{SMALL} answers from here on")
-    page.wait_for_timeout(1500)
-    assert LARGE not in page.inner_text("#od-said")
-    assert page.locator("li:has(.od-tag:text-is('loaded')) h3").first.inner_text().startswith(SMALL)

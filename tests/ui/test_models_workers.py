@@ -21,10 +21,6 @@ def session(tmp_path, models):
     made.close()
 
 
-def test_none_are_named_at_first(session):
-    assert "computes alone" in page._listed(session)
-
-
 def test_who_is_not_there_is_listed_with_the_reason_and_can_be_removed(session):
     address = f"127.0.0.1:{free_port()}"
     assert worker_list.add(session, f" {address} ") == "Kept."

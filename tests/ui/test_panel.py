@@ -53,12 +53,6 @@ def test_drafted_and_copied_are_counted_apart():
     assert (live.statistics.plain, live.statistics.rounds) == (1, 2)
 
 
-def test_an_answer_whose_plain_speed_nobody_knows_says_what_a_pass_made():
-    shown = words(panel(live_of(*[round_of(4, 1, drafted=4)] * 3)))
-    assert "2.00 tokens in each pass of the model" in shown
-    assert "yet" not in shown
-
-
 def compared(seconds: float, plain: PlainSpeed | None) -> str:
     """The panel of an answer whose passes took so long."""
     return words(panel(live_of(*[replace(round_of(4, 1, drafted=4), verify=seconds)] * 4), plain=plain))
@@ -93,20 +87,3 @@ def test_the_panel_shows_what_learning_brought():
     shown = words(panel(live_of(round_of(4, 1, drafted=4)), gain=Gain("v000003", (0.21, 0.58))))
     assert "Since version 3: 21% → 58% of drafts accepted." in shown
     assert "×" not in shown, "speeds of other days are not compared"
-
-
-def test_the_panel_says_how_many_threads_computed():
-    plain = round_of(0, 0)
-    assert "2 of 2 threads." in words(panel(live_of(replace(plain, threads=(2, 2)))))
-    shown = words(panel(live_of(replace(plain, threads=(2, 2)), replace(plain, threads=(1, 2)))))
-    assert "1 of 2 threads: the machine is busy" in shown
-    assert "threads" not in words(panel(live_of(plain)))
-
-
-def test_plain_rounds_verified_nothing():
-    one = replace(round_of(4, 1, drafted=4), verify=0.01)
-    plain = replace(round_of(0, 0), plain=True, draft=0.0, verify=0.099, other=0.001)
-    shown = words(panel(live_of(one, *[plain] * 9)))
-    assert "passes without guesses 99%" in shown
-    assert "verify 1%" in shown
-    assert "passes of the model 99%" in words(panel(live_of(*[plain] * 9)))

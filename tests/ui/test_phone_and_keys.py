@@ -77,31 +77,6 @@ def test_on_a_phone_all_of_the_chat_is_within_reach(server, pages):
     inside(page, "#od-preset-save", "#od-prompt-save", "#od-tabs button[role=tab] >> nth=3")
 
 
-def test_many_conversations_scroll_beside_what_is_above_and_below_them(server, pages):
-    page = pages.open(server)
-    page.wait_for_function("n => document.querySelectorAll('#od-rows .od-row').length >= n", arg=MANY)
-    inside(page, ".od-nav a", "#od-new", "#od-search input", "#od-import")
-    left = page.evaluate("['#od-new', '#od-search input', '#od-rows .od-item'].map((s) => "
-                         "Math.round(document.querySelector(s).getBoundingClientRect().left))")  # fmt: skip
-    assert len(set(left)) == 1, f"they begin at one edge: {left}"
-    last = page.locator("#od-rows .od-row").last
-    last.scroll_into_view_if_needed()
-    last.click()
-    page.wait_for_selector("#od-chat .user-row >> text=Question 0")
-    inside(page, ".od-nav a", "#od-new")
-
-
-def test_a_question_whether_to_delete_covers_no_other_conversation(server, pages):
-    page = pages.open(server)
-    page.wait_for_selector("#od-rows .od-item >> nth=3")
-    item = "#od-rows .od-item >> nth=1"
-    page.hover(item)
-    page.click(f"{item} >> [data-kind=ask-delete]")
-    asked, below = (page.locator(s).bounding_box() for s in (".od-sure", "#od-rows .od-item >> nth=2"))
-    assert asked["y"] + asked["height"] <= below["y"] + 1
-    page.click(f"{item} >> [data-kind=keep]")
-
-
 FOCUSED = """() => {
   const e = document.activeElement;
   const around = [e, e.closest('#od-composer'), e.closest('label'), e.closest('.wrap')].filter(Boolean);

@@ -24,6 +24,8 @@ def test_two_profiles_in_two_browsers_see_nothing_of_each_other(server, pages):
     ask(second, "The other asks that")
     assert titles(first) == ["Ada asks this"]
     assert titles(second) == ["The other asks that"]
+    second.select_option(".od-who select", "Ada")
+    second.wait_for_selector("#od-rows .od-item >> text=Ada asks this")
     listed = (server.data / "home/profiles").iterdir()
     assert {"Ada", "default"} <= {folder.name for folder in listed}
 
@@ -45,23 +47,13 @@ def test_what_is_selected_in_a_message_is_remembered_with_one_click(server, page
     row.locator("button[title^=Remember]").click()
     page.wait_for_selector("#od-notice >> text=Remembered, for every conversation")
     page.goto(server.origin + "/profiles")
-    page.click("#od-facts li:has(span:text-is('I have two cats')) button")
-    page.wait_for_selector("#od-facts-said >> text=Forgotten")
-
-
-def test_facts_are_remembered_and_forgotten(server, pages):
-    page = pages.open(server, "/profiles")
-    page.wait_for_selector("#od-facts >> text=Nothing yet")
-    for fact in ("Call me <b>Captain</b>", "I have two cats"):
-        write(page, "#od-fact input", fact)
-        page.click("#od-fact-keep")
-        page.wait_for_selector(f"#od-facts span:text-is('{fact}')")
+    write(page, "#od-fact input", "Call me <b>Captain</b>")
+    page.click("#od-fact-keep")
+    page.wait_for_selector("#od-facts span:text-is('Call me <b>Captain</b>')")
     page.reload()
     page.click("#od-facts li:has(span:text-is('I have two cats')) button")
     page.wait_for_selector("#od-facts-said >> text=Forgotten")
     assert [span.inner_text() for span in page.query_selector_all("#od-facts span")] == ["Call me <b>Captain</b>"]
-    page.set_viewport_size({"width": 390, "height": 844})
-    assert page.evaluate("document.scrollingElement.scrollWidth") <= 390
 
 
 @pytest.mark.browser_slow

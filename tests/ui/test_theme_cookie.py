@@ -9,22 +9,19 @@ from fastapi import FastAPI
 from fastapi.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
-from omnidraft.errors import StorageError
 from omnidraft.settings.config import AppSettings
 from ui.common.theme import ThemeCookie
 
 
 class Profiles:
-    """Stands for the sessions: one profile, which may not open."""
+    """Stands for the sessions: one profile."""
 
     accounts = None
 
-    def __init__(self, theme: str, broken: bool = False) -> None:
-        self.theme, self.broken = theme, broken
+    def __init__(self, theme: str) -> None:
+        self.theme = theme
 
     def get(self, profile: str | None = None) -> SimpleNamespace:
-        if self.broken:
-            raise StorageError("The file is damaged.")
         return SimpleNamespace(settings=AppSettings(theme=self.theme))
 
 
@@ -63,7 +60,3 @@ def test_a_page_comes_with_the_stored_theme_where_the_browser_has_another(path, 
 def test_nothing_but_pages_does(tmp_path):
     for path in ("/theme.css", "/gradio_api/info", "/login", "/v1/models"):
         assert told(Profiles("dark"), path, None) is None
-
-
-def test_a_profile_that_cannot_be_opened_still_gets_its_page():
-    assert told(Profiles("dark", broken=True), "/", None) is None

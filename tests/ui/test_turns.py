@@ -1,17 +1,20 @@
-"""How a conversation becomes rows: folds, versions, marks that fit the rows."""
+"""How a conversation becomes rows: folds, versions, marks that fit the rows, and texts without a single `<`, of which
+the chatbot's parser can make no HTML."""
 
 from __future__ import annotations
 
 import json
+import time
 from html import unescape
 
 import gradio as gr
+import pytest
 
-from omnidraft.app.conversing import messages_of
-from omnidraft.chats import Conversation, Message
+from omnidraft.chats import Message
 from omnidraft.format import percent, rate, seconds, share, short, size
+from tests.ui.payloads import PAYLOADS
 from ui.chat.panel import panel
-from ui.chat.turns import MOST, origins, turns
+from ui.chat.turns import LESS, MOST, turns, without_html
 
 
 def message(name: str, role: str, content: str, **meta) -> Message:
@@ -70,11 +73,6 @@ def test_an_answer_in_the_making_shows_its_running_text():
     assert not shown.marks[0]["last"]
 
 
-def test_tokens_are_escaped():
-    assert "<script>" not in origins([("<script>", "direct")])
-    assert "&lt;script&gt;" in origins([("<script>", "direct")])
-
-
 def test_reasons_are_escaped():
     assert "<b>x" not in panel(None, "<b>x")
 
@@ -102,13 +100,6 @@ def test_gradio_shows_the_text_as_it_is():
     assert folded.metadata["title"] == "Thoughts"
 
 
-def test_a_token_of_unknown_origin_is_shown_without_colour():
-    shown = origins([("a", "target"), ("b", 'x" onclick="alert(1)')])
-    assert "onclick" not in shown
-    assert 'class="od-k od-k-unknown" title="of unknown origin">b<' in shown
-    assert '<li><i class="od-o-unknown"></i>of unknown origin</li>' in shown
-
-
 def test_of_a_very_long_conversation_the_end_is_shown():
     """All rows are made anew with every update while an answer is written."""
     path = [message(f"m{n}", ("user", "assistant")[n % 2], f"text {n}") for n in range(40_000)]
@@ -121,14 +112,43 @@ def test_of_a_very_long_conversation_the_end_is_shown():
     assert len(turns(path[:MOST], {}).rows) == MOST
 
 
-def test_thoughts_of_other_spellings_are_folded_too_and_later_turns_do_not_read_them():
-    marks = ["<|channel>thought", "<channel|>", ""]
-    path = [
-        message("q", "user", "Hi"),
-        message("a", "assistant", "<|channel>thought\nA greeting.<channel|>Hello!", marks=marks),
-    ]
-    shown = turns(path, {}).rows
-    assert [row.get("metadata", {}).get("title", "") + row["content"]["text"] for row in shown] == [
-        "Hi", "ThoughtsA greeting.", "Hello!"
-    ]  # fmt: skip
-    assert messages_of(Conversation("c", "Greeting", 0.0, 0.0), path)[-1]["content"] == "Hello!"
+@pytest.mark.parametrize("role", ["user", "assistant"])
+@pytest.mark.parametrize("text", PAYLOADS)
+def test_no_text_holds_anything_that_could_become_html(role, text):
+    for whole in (text, f"```html\n{text}\n```", f"$$\n```\n$$\n{text}", f"`{text}`", f"<think>{text}</think>{text}"):
+        rows = turns([Message("m", "chat", None, role, whole, 0.0)], {}).rows
+        assert not any("<" in row["content"]["text"] for row in rows)
+        assert not any("```mermaid" in row["content"]["text"] for row in rows)
+
+
+@pytest.mark.parametrize("text", ["a < b", "```c\n#include <stdio.h>\n```", "`a<b>`", "    <p>", "<b>bold</b> & &amp;"])
+def test_nothing_but_the_character_changes(text):
+    assert without_html(text).replace(LESS, "<") == text
+
+
+def test_images_are_text_and_autolinks_are_links():
+    assert without_html("![x](http://a/b.png)") == r"!\[x](http://a/b.png)"
+    assert without_html("`![x](y)`") == "`![x](y)`"
+    assert without_html("see <https://a/b?c=d>.") == "see https://a/b?c=d."
+
+
+def test_formulas_between_single_dollars_are_formulas_and_prices_are_not():
+    assert without_html("so $x^2 < 9$ and $E = mc^2$") == r"so \(x^2 &lt; 9\) and \(E = mc^2\)"
+    assert without_html("$n$ or $f(x)$") == r"\(n\) or \(f(x)\)"
+    code = ("`$x$` $HOME", "```sh\necho $a^b $c\n```", r"\$x^2\$")
+    for prices in ("$5 and $10", "from $5 to 6$ or $7", "US$5, C$6", *code):
+        assert without_html(prices) == prices
+    assert without_html(r"$$a < b$$ \[c<d\] \(e<f\)") == r"$$a &lt; b$$ \[c&lt;d\] \(e&lt;f\)"
+
+
+def test_code_in_a_language_that_cannot_be_coloured_is_shown_all_the_same():
+    assert without_html("```cpp\nx\n```") == "```c\nx\n```"
+    assert without_html("~~~ mermaid\nx\n~~~") == "~~~ text\nx\n~~~"
+
+
+def test_a_long_text_takes_no_longer_than_its_length_asks():
+    repeated = ("`", "$a ", "` `` ", "```\n", "$$", "\\[", "<think>", "\n<think>")
+    for text in [part * (40_000 // len(part)) + "x" for part in repeated]:
+        begun = time.process_time()
+        turns([Message("m", "chat", None, "assistant", text, 0.0)], {})
+        assert time.process_time() - begun < 3

@@ -12,10 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from omnidraft.app.tools import Toolbox, running_server, toolbox
+from omnidraft.app.tools import Toolbox, running_server
 from omnidraft.app.tools.functions import MAX_RESULT
-from omnidraft.app.tools.server_file import MAX_FILE, MAX_PROGRAMS, programs_in
-from omnidraft.chats import TextFile
+from omnidraft.app.tools.server_file import MAX_FILE, programs_in
 from omnidraft.storage.paths import DataHome
 from tests.app.tools.servers import a_server, named
 
@@ -43,13 +42,6 @@ def names(box: Toolbox, files=()) -> list[str]:
 
 def call(box: Toolbox, name: str, stopped=lambda: False, /, **given) -> str:
     return box.run(name, json.dumps(given), [], stopped)
-
-
-def test_without_a_file_there_are_the_built_in_functions_alone(box):
-    assert box.start() == []
-    assert names(box) == ["calculator", "clock"]
-    assert names(box, [TextFile("a.txt", "a")]) == ["calculator", "clock", "read_file"]
-    assert box.listed() == []
 
 
 def test_a_server_is_started_when_it_is_told_to_and_ends_with_the_box(home, box):
@@ -122,17 +114,6 @@ def test_a_call_that_takes_too_long_is_given_up_and_its_server_ended(home, box, 
     assert call(box, "tests__wait", seconds=0.1) == "At last."
 
 
-def test_its_user_can_stop_a_call(home, box):
-    named(home, tests=a_server())
-    box.start()
-    stop = threading.Event()
-    threading.Timer(0.5, stop.set).start()
-    start = time.monotonic()
-    said = call(box, "tests__wait", stop.is_set, seconds=60)
-    assert said == "Error: The user stopped the call; whether it did anything is not known."
-    assert time.monotonic() - start < 3
-
-
 @pytest.mark.parametrize(("server", "why"), [
     (a_server("ends"), "ended by itself"),
     (a_server("words"), "writes what is not MCP"),
@@ -152,12 +133,6 @@ def test_a_server_that_does_not_begin_is_told_of_once(home, box, monkeypatch, se
     assert box.retry() == [told]
     assert names(box) == ["calculator", "clock"]
     assert box.listed() == ["broken: not running"]
-
-
-def test_one_that_fails_leaves_the_others(home, box):
-    named(home, good=a_server("greets"), broken=a_server("ends"))
-    assert len(box.start()) == 1
-    assert call(box, "good__greet", name="Ada") == "Hello, Ada!"
 
 
 def test_a_start_can_be_stopped_and_ends_with_the_box(home, box):
@@ -185,13 +160,6 @@ def test_the_file_is_followed_as_it_changes(home, box):
     box.start()
     assert "one__greet" not in names(box)
     assert len(children()) == 1
-
-
-def test_more_functions_than_a_model_can_read_are_left_out(home, box):
-    named(home, many=a_server("many"))
-    (told,) = box.start()
-    assert told.startswith("32 of the functions of many are not offered")
-    assert len([name for name in names(box) if name.startswith("many__")]) == toolbox.MAX_TOOLS
 
 
 def test_names_that_collide_are_offered_once(home, box):
@@ -257,12 +225,6 @@ def test_a_bad_entry_is_named_and_the_others_are_used(home, name, entry, why):
     assert why in told
 
 
-def test_more_servers_than_make_sense_are_told_of(home):
-    found, told = programs_in(named(home, **{f"s{n}": {"command": "x"} for n in range(MAX_PROGRAMS + 1)}))
-    assert len(found) == MAX_PROGRAMS
-    assert len(told) == 1
-
-
 @pytest.mark.skipif(not hasattr(os, "getuid"), reason="there are no such bits")
 @pytest.mark.parametrize("part", ["file", "folder"])
 def test_a_file_that_others_may_write_is_not_used(home, box, part):
@@ -271,8 +233,3 @@ def test_a_file_that_others_may_write_is_not_used(home, box, part):
     (told,) = box.start()
     assert told.startswith("mcp/ada.json is not used: others may write it")
     assert not children()
-
-
-def test_each_profile_has_a_file_of_its_own(home):
-    named(home, "ada", tests=a_server())
-    assert programs_in(home.servers("eve")) == ([], [])

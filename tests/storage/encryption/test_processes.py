@@ -13,7 +13,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from omnidraft.chats import ChatStore
 from omnidraft.lab.drift_lab import DriftLab
 from omnidraft.lab.schedule import Schedule, Segment
 from omnidraft.lab.store import Options
@@ -82,42 +81,3 @@ def test_the_app_serves_an_encrypted_home_and_leaves_nothing(tmp_path):
     log = (tmp_path / "log").read_text()
     assert f"Data: {root}, encrypted" in log
     assert PASSPHRASE not in log
-
-
-WRITER = """
-import sys
-from tests.storage.encryption.homes import opened
-from omnidraft.chats import ChatStore
-from pathlib import Path
-
-with opened(Path(sys.argv[1])) as home, ChatStore(home.profile().chats) as store:
-    chat = store.conversations()[0].id
-    number = len(store.path(chat))
-    while True:
-        store.append(chat, "user", f"Zanzibarquux {number}")
-        print(number, flush=True)
-        number += 1
-"""
-
-
-def test_an_answer_that_was_stored_survives_kills_encrypted(tmp_path):
-    root = tmp_path / "home"
-    with opened(root, encrypt=True) as home, ChatStore(home.profile().chats) as store:
-        chat = store.create("kills").id
-    last = -1
-    for kill in range(4):
-        child = subprocess.Popen([sys.executable, "-c", WRITER, str(root)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-        for line in child.stdout:
-            last = int(line)
-            if last >= 10 * (kill + 1):
-                break
-        child.kill()
-        last = max([last, *map(int, child.stdout.read().split())])
-        child.wait()
-        child.stdout.close()
-        assert last >= 10 * (kill + 1)
-        assert not found(root, [SECRET])
-        with opened(root) as home, ChatStore(home.profile().chats) as store:
-            texts = [message.content for message in store.path(chat)]
-            assert texts == [f"Zanzibarquux {number}" for number in range(len(texts))]
-            assert len(texts) > last

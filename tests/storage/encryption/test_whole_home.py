@@ -13,12 +13,11 @@ import pytest
 
 from omnidraft.app import conversing
 from omnidraft.app.session import Session
-from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.chats import TextFile
 from omnidraft.chats.library import Preset, Prompt
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import load_prompts
-from omnidraft.learning.adapters.store import Candidate, keep_candidate, read_candidate
+from omnidraft.learning.adapters.store import Candidate, keep_candidate
 from omnidraft.learning.material.expansions import table_files
 from omnidraft.learning.material.record import encode
 from omnidraft.learning.material.replay import ReplayStore
@@ -29,9 +28,9 @@ from omnidraft.profiles import exporting
 from omnidraft.profiles.exporting import export_profile
 from omnidraft.profiles.forget import SOURCES, ngram_tables
 from omnidraft.profiles.importing import import_profile
-from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings, changed
+from omnidraft.settings.config import DraftSettings, SamplingSettings, changed
 from omnidraft.storage.encryption import make_plain
-from omnidraft.storage.paths import DataHome, find_data_home
+from omnidraft.storage.paths import find_data_home
 from omnidraft.storage.vault import held
 from omnidraft.vocab.ngram_store import NgramStore
 from tests.storage.encryption.homes import MARKS, PASSPHRASE, asked, found, opened
@@ -151,16 +150,6 @@ def test_the_same_bytes_are_found_in_the_same_home_made_plain(used, tmp_path):
     assert found(root, sought) == sought
 
 
-def test_a_version_and_its_candidate_are_opened_from_their_sealed_files(used, models):
-    _, job, _, _ = used
-    assert read_candidate(Path(job.store)).chats == (TITLE,)
-    version = next(Path(job.store).glob("v*"))
-    with LlamaDrafter.open(models / "tiny-drafter-f16.gguf", ModelSettings(threads=1, n_ctx=256)) as drafter:
-        drafter.set_adapter(version / "adapter.gguf")
-        assert drafter.adapter == str(version / "adapter.gguf")
-        drafter.extend([1, 2, 3], 1)
-
-
 def test_an_export_is_packed_in_memory(used, tmp_path, monkeypatch):
     home, _, _, _ = used
     write, seen = exporting._write, []
@@ -178,9 +167,3 @@ def test_an_export_is_packed_in_memory(used, tmp_path, monkeypatch):
     brought = import_profile(other, tmp_path / "out.zip")
     assert found(other.root, [TITLE.encode(), MARKS[0]])
     assert brought.name == "default"
-
-
-def test_what_a_browser_sends_lies_in_memory(used):
-    home, _, _, _ = used
-    assert isinstance(home, DataHome)
-    assert home.uploads.is_relative_to(held(home.root).memory)

@@ -1,0 +1,188 @@
+"""What a model reads of a conversation: files against its context, facts that were told, messages that were too long;
+and answers that follow a form. One bundled model for all of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import gradio as gr
+import pytest
+
+from omnidraft.app import conversing
+from omnidraft.app.attached import fitted, sizes
+from omnidraft.app.conversing import SHARE, fitting, with_facts
+from omnidraft.app.sessions import Sessions
+from omnidraft.chats import Fact, TextFile
+from omnidraft.chats.pictures import with_files
+from omnidraft.errors import ContextFull, GrammarError, StorageError
+from omnidraft.settings.config import SamplingSettings
+from omnidraft.storage.paths import find_data_home
+from tests.ui.fake_assistant import by
+from ui.chat import options
+from ui.chat.turns import turns
+from ui.common import fields
+
+LONG = TextFile("long.txt", "".join(f"line {n} of many\n" for n in range(2000)))
+SHORT = TextFile("short.txt", "Buy milk.\n")
+GBNF = 'root ::= "It is " [0-9] [0-9]? "."'
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory):
+    made = Sessions(find_data_home(tmp_path_factory.mktemp("conversing")), "ada", "tiny-target-a-f16")
+    short = {"sampling.max_tokens": 8, "sampling.temperature": 0.0}
+    made.get("ada").apply(**{"model.threads": 1, "model.n_ctx": 1024}, **short)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def session(sessions):
+    ada = sessions.get("ada")
+    ada.ensure_loaded()
+    return ada
+
+
+@pytest.fixture
+def chat(session):
+    return session.store.create("here", system="Be brief.")
+
+
+def over(job):
+    job.join(60)
+    assert job.over
+    return job
+
+
+def asked(session, chat: str, text: str, *given):
+    return over(conversing.ask(session, chat, text, *given))
+
+
+# Files
+
+
+def test_without_a_model_sizes_are_estimates(session, chat):
+    session.unload()
+    found = sizes(session, chat, "", [SHORT, LONG])
+    assert (found.exact, found.room, found.too_long) == (False, None, False)
+    session.ensure_loaded()
+    true = sizes(session, chat, "", [SHORT, LONG])
+    assert true.exact
+    assert true.too_long
+    assert 0.2 < found.tokens[1] / true.tokens[1] < 5
+
+
+def test_what_fits_goes_whole(session, chat):
+    assert fitted(session, chat, "What?", [SHORT], "refuse") == [SHORT]
+    found = sizes(session, chat, "What?", [SHORT])
+    assert found.tokens == [len(session.assistant.engine.target.model.vocabulary.encode(SHORT.text))]
+    assert 0 < found.room < 1024
+
+
+def test_too_long_is_refused_unless_a_part_is_chosen_for_which_there_is_room(session, chat):
+    with pytest.raises(ContextFull, match=r"take [\d,]+ tokens, but \d+ fit"):
+        conversing.ask(session, chat.id, "What?", [LONG, SHORT])
+    with pytest.raises(ContextFull, match="not even a part"):
+        conversing.ask(session, chat.id, "word " * 3000, [SHORT], "end")
+    assert session.store.path(chat.id) == []  # nothing is stored of what was not sent
+
+
+@pytest.mark.parametrize(("which", "has", "has_not"), [("beginning", "line 0 of", "line 1999 of"),
+                                                       ("end", "line 1999 of", "line 0 of")])  # fmt: skip
+def test_the_part_one_chose_fills_the_room(session, chat, which, has, has_not):
+    cut, short = fitted(session, chat, "What?", [LONG, SHORT], which)
+    assert (short, cut.name) == (SHORT, f"long.txt ({which})")
+    assert has in cut.text
+    assert has_not not in cut.text
+    messages = [{"role": "system", "content": "Be brief."},
+                {"role": "user", "content": with_files("What?", [cut, short])}]  # fmt: skip
+    assert 0 <= session.assistant.engine.room(messages, SamplingSettings(max_tokens=8)) < 40
+    asked(session, chat.id, "What?", [LONG, SHORT], which)
+    question, answer = session.store.path(chat.id)
+    assert question.files == [cut, short]
+    assert "error" not in answer.meta
+
+
+# Messages that are too long
+
+
+def test_a_message_that_could_not_be_answered_is_left_out_and_says_so(session):
+    chat, long = session.store.create().id, "All of it matters. " * 2000
+    asked(session, chat, "Good morning")
+    assert "needs" in asked(session, chat, long).error
+    marks = turns(session.store.path(chat), session.store.versions(chat)).marks
+    assert [bool(mark.get("out")) for mark in marks] == [False, False, True, False]
+    job = asked(session, chat, "And now?")
+    assert (job.error, job.live.notices) == (None, []), "nothing earlier had to go for it"
+    path = session.store.path(chat)
+    read = [m["content"] for m in conversing.messages_of(session.store.get(chat), path)]
+    assert long not in read
+    assert (read[0], read[-2]) == ("Good morning", "And now?")
+
+
+def test_a_refused_value_names_the_field_on_the_page(sessions, session):
+    with gr.Blocks() as blocks:
+        said, field = gr.HTML(), fields.make("model.n_ctx")
+        fields.keep(sessions, {"model.n_ctx": field}, said)
+    handler = next(fn.fn for fn in blocks.fns.values())
+    told = handler("1", by("ada"))[said]
+    assert "Context length is 1, but must be" in told
+    assert "n_ctx" not in told
+
+
+# Facts
+
+
+def test_a_fact_is_told_behind_the_system_prompt_until_it_is_forgotten(session):
+    assert with_facts(session, "Be brief.") == "Be brief."
+    session.store.library.save(Fact("I  have\ntwo cats."))
+    assert with_facts(session, "Be brief.").startswith("Be brief.\n\n")
+    assert with_facts(session, "").endswith("\n- I have two cats.")
+    with_it = asked(session, session.store.create("one").id, "What is 2 + 3?")
+    session.store.library.delete("fact", "I have two cats.")
+    without = asked(session, session.store.create("two").id, "What is 2 + 3?")
+    assert with_it.live.statistics.prompt_tokens > without.live.statistics.prompt_tokens
+    assert with_facts(session, "") == ""
+
+
+def test_the_newest_facts_fit_into_a_share_of_the_context(session):
+    model = session.assistant.engine.target.model
+    facts = [f"Fact number {number} is worth keeping." for number in range(50)]
+    told = fitting(facts, model.vocabulary, model.n_ctx // SHARE)
+    assert 0 < len(told) < 50
+    assert told == facts[-len(told) :]
+    words = "".join(f"\n- {fact}" for fact in told)
+    assert len(model.vocabulary.encode(words)) <= model.n_ctx // SHARE + len(told)
+    assert fitting(["x " * 5000, "short"], model.vocabulary, 20) == ["short"]
+
+
+@pytest.mark.parametrize("fact", ["", " \n", "a" * 301])
+def test_what_is_no_fact_is_refused(session, fact):
+    with pytest.raises(StorageError, match="1 to 300 characters"):
+        session.store.library.save(Fact(fact))
+    assert session.store.library.facts() == []
+
+
+# Forms
+
+
+def test_an_answer_follows_a_grammar_and_goes_on_within_it(session):
+    chat, sampling = session.store.create("one").id, SamplingSettings(form=GBNF, max_tokens=2)
+    session.store.update(chat, sampling=sampling)
+    cut = asked(session, chat, "What is 23 + 45?").text
+    assert not cut.endswith(".")
+    session.store.update(chat, sampling=replace(sampling, max_tokens=60))
+    job = over(conversing.resume(session, chat))
+    assert job.error is None
+    assert re.fullmatch(r"It is \d\d?\.", job.text)
+    assert job.text.startswith(cut)
+
+
+@pytest.mark.parametrize("form", ['{"type": "object"', '{"type": "nonsense"}', 'root ::= "a', "just words"])
+def test_what_is_no_form_is_refused_and_nothing_is_kept(form, session):
+    chat = session.store.create("one").id
+    with pytest.raises(GrammarError):
+        options.store(session, chat, "Be brief.", 0.8, 0.95, 0.05, 40, 1.0, None, "", form, "auto")
+    kept = session.store.get(chat)
+    assert (kept.system, kept.sampling) == ("", None)

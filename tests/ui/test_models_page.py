@@ -1,0 +1,250 @@
+"""The models page in a real browser: models listed, loaded, downloaded, found where other programs keep theirs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from omnidraft.app.hub_fit import DRAFTERS
+from omnidraft.profiles.accounts import add_account
+from omnidraft.storage.paths import BUNDLED_MODELS
+from tests.backends.hf_folders import write_folder
+from tests.backends.seeing import needs_eyes, vision_model
+from tests.ui.chatting import arrived, ask, choose, field, said, settle, write
+from tests.ui.conftest import SETTINGS
+from tests.ui.stub_hub import REPO, StubHub
+
+
+@pytest.fixture
+def hub(models) -> Iterator[StubHub]:
+    made = StubHub({"tiny-again-f16.gguf": (models / "tiny-target-a2-f16.gguf").read_bytes()})
+    yield made
+    made.close()
+
+
+def test_models_are_listed_loaded_compared_and_unloaded(server, pages):
+    page = pages.open(server, "/models")
+    card = ".od-models li:has(h3:text-is('tiny-target-b'))"
+    page.wait_for_selector(card)
+    assert page.inner_text(f"{card} p >> nth=0").split() == ["13.4", "MB", "fits", "text", "only"]
+    assert not page.is_visible(f"{card} >> text=architecture")
+    page.focus(f"{card} [data-kind=use]")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"{card} >> text=architecture")
+    text = page.inner_text(card)
+    for word in ("llama", "F16", "qwen2", "1,024", "MB at"):
+        assert word in text
+    page.click(f"{card} [data-kind=coverage]")
+    page.wait_for_selector(f"{card} >> text=direct with the drafter")  # the row stays unfolded
+    page.focus(f"{card} [data-kind=use]")
+    page.keyboard.press("Enter")
+    said(page, "tiny-target-b answers")
+    page.wait_for_selector(f"{card} .od-tag")
+    page.wait_for_selector(f"{card} [data-kind=unload]:focus")
+    assert "in memory" in page.inner_text(card)
+    page.click(f"{card} [data-kind=unload]")
+    said(page, "Unloaded")
+
+
+def test_a_model_is_downloaded_stopped_continued_and_found(make_server, pages, hub):
+    hub.delay = 0.15
+    server = make_server(settings=SETTINGS, HF_ENDPOINT=hub.endpoint, HF_TOKEN="hf_secret")
+    page = pages.open(server, "/models")
+    page.wait_for_selector(".od-models li")
+    write(page, "#od-repo input", "nobody/nothing")
+    page.click("#od-look")
+    said(page, "There is no public repository named nobody/nothing")
+    write(page, "#od-repo input", REPO)
+    page.click("#od-look")
+    page.click("#od-fetch")
+    page.wait_for_function("document.querySelector('#od-downloads').innerText.includes('MB of')")
+    page.wait_for_timeout(700)
+    page.click(".od-download button >> text=Stop")
+    page.wait_for_selector(".od-download[data-state=cancelled]")
+    part = server.data / "home/models/tiny-again-f16.gguf.part"
+    assert 0 < part.stat().st_size < len(hub.files["tiny-again-f16.gguf"])
+    hub.delay = 0.0
+    page.click(".od-download button >> text=Continue")
+    page.wait_for_selector(".od-download[data-state=done]")
+    assert hub.ranges[-1] > 0
+    whole = (server.data / "home/models/tiny-again-f16.gguf").read_bytes()
+    assert hashlib.sha256(whole).digest() == hashlib.sha256(hub.files["tiny-again-f16.gguf"]).digest()
+    page.wait_for_selector(".od-models >> text=tiny-again-f16.gguf", state="attached")
+    assert not any("hf_secret" in value for headers in hub.headers for value in headers.values())
+
+
+def test_how_models_are_loaded_is_set_beside_them(server, pages):
+    page = pages.open(server, "/models")
+    card = ".od-models li:has(h3:text-is('tiny-target-b'))"
+    page.click(f"{card} summary")
+    settle(page, "model.n_ctx", "512")
+    page.wait_for_selector(f"{card} >> text=at 512 tokens")
+    settle(page, "model.n_ctx", "7")
+    said(page, "must be")
+    settle(page, "model.n_ctx", "4096")
+    page.wait_for_selector(f"{card} >> text=at 1,024 tokens")
+    assert page.is_disabled(f"{field('model.n_gpu_layers')} input")
+
+
+def test_models_of_other_programs_are_listed_when_they_are_allowed(make_server, pages, models, tmp_path):
+    blob = tmp_path / "ollama/blobs/sha256-abc"
+    manifest = tmp_path / "ollama/manifests/registry.ollama.ai/library/tiny/2b"
+    for path in (blob, manifest):
+        path.parent.mkdir(parents=True)
+    blob.write_bytes((models / "tiny-target-b-f16.gguf").read_bytes())
+    layer = {"mediaType": "application/vnd.ollama.image.model", "digest": "sha256:abc"}
+    manifest.write_text(json.dumps({"layers": [layer]}))
+    server = make_server(OLLAMA_MODELS=str(tmp_path / "ollama"), HOME=str(tmp_path))
+    page = pages.open(server, "/models")
+    page.wait_for_selector(".od-models li")
+    card = ".od-models li:has(h3:text-is('tiny:2b'))"
+    assert page.locator(card).count() == 0
+    page.click("#od-programs label:has-text('Ollama')")
+    page.wait_for_selector(card)
+    page.click("#od-programs label:has-text('LM Studio')")
+    page.wait_for_selector("#od-where >> text=LM Studio: it keeps no models")
+    page.click(f"{card} [data-kind=use]")
+    page.wait_for_selector(f"{card} .od-tag >> text=loaded")
+    page.reload()
+    page.wait_for_selector(card)
+    assert page.is_checked("#od-programs label:has-text('Ollama') input")
+    assert not page.is_checked("#od-programs label:has-text('Hugging Face') input")
+    page.click("#od-programs label:has-text('Ollama')")
+    page.wait_for_selector(card, state="detached")
+
+
+DROP = """(files) => {
+  const dataTransfer = new DataTransfer();
+  for (const [name, data] of files)
+    dataTransfer.items.add(new File([Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0))], name));
+  const at = document.querySelector('#od-page h1');
+  for (const kind of ['dragover', 'drop'])
+    at.dispatchEvent(new DragEvent(kind, {dataTransfer, bubbles: true, cancelable: true}));
+}"""
+
+
+def drop(page, **files: bytes) -> None:
+    page.evaluate(DROP, [[name.replace("__", "."), base64.b64encode(data).decode()] for name, data in files.items()])
+
+
+@needs_eyes
+def test_a_model_dropped_with_its_projector_is_listed_as_one_that_sees(server, pages, tmp_path):
+    model, projector = vision_model(tmp_path / "elsewhere", "llava")
+    page = pages.open(server, "/models")
+    page.wait_for_selector(".od-models li")
+    drop(page, eyes__gguf=projector.read_bytes(), looking__gguf=model.read_bytes())
+    said(page, "looking.gguf is among the models now. mmproj-looking.gguf is among the models now.")
+    row = page.locator(".od-models li", has=page.locator("details[data-file$='/looking.gguf']"))
+    assert "sees pictures" in row.inner_text()
+    assert (server.data / "home/models/looking.gguf").read_bytes() == model.read_bytes()
+    row.locator("[data-kind=use]").click()
+    said(page, "looking answers from here on.")
+
+
+@needs_eyes
+def test_what_a_model_sees_through_is_chosen_in_its_row(make_server, pages):
+    server = make_server()
+    model, _ = vision_model(server.data / "home/models", "llava")
+    page = pages.open(server, "/models")
+    row = f".od-models li:has(details[data-file='{model}'])"
+    page.wait_for_selector(f"{row} >> text=sees pictures")
+    page.click(f"{row} summary")
+    chooser = f"{row} select"
+    assert "automatic: mmproj-tiny-llava-f32.gguf" in page.inner_text(chooser)
+    page.select_option(chooser, "none")
+    said(page, "Kept")
+    page.wait_for_selector(f"{row} >> text=text only")
+    page.click(f"{row} [data-kind=use]")
+    said(page, "answers from here on")
+    page.reload()
+    page.wait_for_selector(f"{row} >> text=text only")
+    page.click(f"{row} summary")
+    assert "tiny-target-a2" not in page.inner_text(chooser)  # that one is made for wider models
+    page.select_option(chooser, "")
+    said(page, "load the model again")
+    page.wait_for_selector(f"{row} >> text=sees pictures")
+
+
+def test_a_file_is_listed_by_its_path_and_stays_where_it_is(make_server, pages, models, tmp_path):
+    file = tmp_path / "elsewhere" / "mine.gguf"
+    file.parent.mkdir()
+    shutil.copy(models / "tiny-target-b-f16.gguf", file)
+    page = pages.open(make_server(), "/models")
+    page.wait_for_selector(".od-models li")
+    write(page, "#od-by-path input, #od-by-path textarea", str(file.with_name("no.gguf")))
+    page.click("#od-by-path-add")
+    said(page, f"There is no folder or file {file.with_name('no.gguf')}")
+    write(page, "#od-by-path input, #od-by-path textarea", str(file))
+    page.keyboard.press("Enter")
+    said(page, "mine.gguf is listed, and read where it lies")
+    page.reload()
+    page.click(".od-models li:has(h3:text-is('mine')) [data-kind=use]")
+    said(page, "mine answers from here on")
+
+
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_with_accounts_nobody_brings_a_file_without_signing_in(make_server, tmp_path, method):
+    import httpx
+
+    add_account(tmp_path / "accounts", "ada", "correct horse")
+    server = make_server("--auth-file", str(tmp_path / "accounts"), settings=SETTINGS)
+    asked = {"params": {"name": "mine.gguf", "size": 4}, "follow_redirects": False}
+    answer = httpx.request(
+        method, f"{server.origin}/model-files", **asked, **({"content": b"GGUF"} if method == "post" else {})
+    )
+    assert answer.status_code in (303, 401)
+    assert not (server.data / "home/models/mine.gguf").exists()
+
+
+@pytest.fixture
+def found():
+    made = StubHub({"again-f16.gguf": (BUNDLED_MODELS / "tiny-target-a-f16.gguf").read_bytes()})
+    made.listed = [
+        {"id": REPO, "downloads": 1234, "gguf": {"total": 10_000_000}},
+        {"id": "some/colossus", "downloads": 9, "gguf": {"total": 9_000_000_000_000}},
+    ]
+    yield made
+    made.close()
+
+
+def test_a_model_is_found_by_name_and_its_memory_is_told(make_server, pages, found):
+    server = make_server(settings=SETTINGS, HF_ENDPOINT=found.endpoint)
+    page = pages.open(server, "/models")
+    page.wait_for_selector(".od-models li")
+    assert found.headers == []  # nothing is asked before a button is pressed
+    write(page, "#od-hub-words input, #od-hub-words textarea", "tiny")
+    page.click("#od-hub-search")
+    said(page, "1 found. 1 more would not fit into memory.")
+    choose(page, "#od-hub-found", "1,234 downloads")
+    page.wait_for_function("name => document.querySelector('#od-repo input').value === name", arg=REPO)
+    page.click("#od-look")
+    page.wait_for_function("(document.querySelector('#od-files input')?.value || '').includes('of memory')")
+
+
+@pytest.mark.browser_slow
+def test_a_drafter_that_fits_is_fetched_and_used_by_one_button(make_server, pages, tmp_path):
+    folder = write_folder(tmp_path / "tiny")
+    repo = DRAFTERS[0].repo
+    hub = StubHub({path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}, repo)
+    server = make_server(settings=SETTINGS, HF_ENDPOINT=hub.endpoint)
+    page = pages.open(server)
+    arrived(page)
+    ask(page, "What is 2 + 3?")  # so that it is known what passes take
+    page.goto(f"{server.origin}/models")
+    page.click("#od-hub-drafters")
+    said(page, "every second guess stands, or 62 in 100")
+    (first, *others) = page.locator("#od-offers li").all()
+    assert repo in first.inner_text()
+    assert "map directly" in first.inner_text()
+    assert "no gain expected here" in first.inner_text()  # 68M beside a target of 10M
+    assert all(not other.locator("button").count() for other in others)  # the stub has no other
+    first.locator("button").click()
+    said(page, "llama-68m-q8_0 drafts from now on")
+    page.wait_for_selector(".od-models li:has-text('llama-68m-q8_0') .od-tag:has-text('drafter')")
+    hub.close()
