@@ -133,7 +133,7 @@ def ask(
     try:
         if len(session.queue) and not (files or session.racing):
             raise StillAnswering("Others have been waiting longer.")
-        with session.turn(target_of(session, chat)):
+        with session.shown.asked(chat), session.turn(target_of(session, chat)):
             refuse_unseen(session, pictures)
             files = fitted(session, session.store.get(chat), text, files, too_long)
             session.store.append(chat, "user", text, meta=files_meta(files), pictures=pictures)

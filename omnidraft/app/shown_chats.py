@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Iterator
 
 from omnidraft.chats import ChatStore, Conversation
 from omnidraft.chats.titles import UNTITLED
@@ -22,6 +23,7 @@ class ShownChats:
         self.store = store
         self._current: str | None = None
         self._showing = threading.RLock()
+        self._asked: list[str] = []  # conversations a question was asked in that waits for its model
 
     def chat(self, wanted: str | None = None) -> Conversation:
         """The conversation an arriving page shows: the wanted one, else the one shown last, the latest, or a new one.
@@ -47,5 +49,14 @@ class ShownChats:
         answer that grows elsewhere makes that one the latest."""
         with self._showing:
             unnamed = (chat for chat in self.store.conversations(_LATEST) if chat.title == UNTITLED and not chat.named)
-            empty = next((chat.id for chat in unnamed if not self.store.path(chat.id)), None)
-            return self.show(empty or self.store.create().id)
+            free = (chat.id for chat in unnamed if chat.id not in self._asked and not self.store.path(chat.id))
+            return self.show(next(free, None) or self.store.create().id)
+
+    @contextlib.contextmanager
+    def asked(self, chat: str) -> Iterator[None]:
+        """A question is asked there: it is no empty conversation any more, though nothing is stored yet."""
+        self._asked.append(chat)
+        try:
+            yield
+        finally:
+            self._asked.remove(chat)

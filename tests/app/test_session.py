@@ -141,6 +141,27 @@ def test_a_setting_waits_for_no_model_that_is_loaded(session, monkeypatch, secon
     assert (kept.target, session.loaded) == (str(second), second)
 
 
+def test_a_new_conversation_is_another_one_than_that_whose_question_waits_for_its_model(session, monkeypatch):
+    loading, go_on, load = threading.Event(), threading.Event(), session.assistant.load
+
+    def slow(*given, **more):
+        loading.set()
+        assert go_on.wait(30)
+        return load(*given, **more)
+
+    monkeypatch.setattr(session.assistant, "load", slow)
+    chat = session.shown.new_chat().id
+    thread, _ = meanwhile(lambda: conversing.ask(session, chat, "What is 23 + 45?"))
+    try:
+        assert loading.wait(10)
+        assert session.shown.new_chat().id != chat
+    finally:
+        go_on.set()
+    thread.join(10)
+    over(session)
+    assert session.store.path(chat)[0].content == "What is 23 + 45?"
+
+
 def test_versions_of_an_answer_are_refused_before_anything_is_stored(session):
     chat = session.shown.chat().id
     conversing.ask(session, chat, "One")

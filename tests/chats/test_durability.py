@@ -1,5 +1,7 @@
 """Nothing is lost to a kill or to threads, and what is deleted is really gone."""
 
+import contextlib
+import os
 import signal
 import sqlite3
 import subprocess
@@ -9,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from omnidraft.chats import ChatStore, answer_meta, export_json, import_json, schema
+from omnidraft.chats import ChatStore, answer_meta, schema
 from omnidraft.chats.library import Prompt
 from omnidraft.errors import StorageError
 
@@ -86,16 +88,39 @@ def test_what_is_deleted_later_is_gone_once_the_file_is_closed(tmp_path):
     assert traces(tmp_path) == []
 
 
-def test_deleting_everything_leaves_no_text_at_all(tmp_path):
+@pytest.mark.timeout(60)
+def test_what_is_deleted_at_once_waits_for_what_was_to_be_deleted_later(tmp_path):
     with ChatStore(tmp_path / "chats.sqlite") as store:
-        for word in (SECRET, "walrusotter"):
-            talk(store, word)
-        import_json(store, export_json(store))
-        store.rename(store.conversations()[0].id, SECRET)
-        assert store.delete_all()
-        assert store.conversations() == []
-        for word in (SECRET, "walrusotter"):
-            assert traces(tmp_path, word) == []
+        store.library.save(Prompt(SECRET, SECRET))
+        chat = talk(store, SECRET)
+        turn = store.append(talk(store, SECRET).id, "user", SECRET)
+        ways = [
+            lambda: store.delete(chat.id),
+            lambda: store.delete_turn(turn.id),
+            lambda: store.library.delete("prompt", SECRET),
+            store.delete_all,
+        ]
+        for delete in ways:
+            store.delete(talk(store, SECRET).id, later=True)
+            delete()
+        assert traces(tmp_path) == []
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are listed in /proc on Linux only")
+def test_deletion_writes_no_copy_of_other_conversations_to_a_temporary_file(store):
+    talk(store, "walrus", filler="lorem ipsum " * 50_000)
+    opened = set()
+
+    def look():
+        for number in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                opened.add(os.readlink(f"/proc/self/fd/{number}"))
+
+    store._db.connection.set_progress_handler(look, 100)
+    store.delete(store.create().id)
+    store._db.connection.set_progress_handler(None, 0)
+    assert any("chats.sqlite" in name for name in opened), "the look would see nothing"
+    assert [name for name in opened if "etilqs" in name] == []  # what SQLite calls its temporary files
 
 
 def test_while_another_program_reads_a_deletion_is_finished_at_the_next_opening(tmp_path):
@@ -210,6 +235,24 @@ def test_threads_share_a_store(tmp_path):
         assert {m.content for m in messages if m.content != "edited"} == {
             f"{number} {turn} done" for number in range(6) for turn in range(10)
         }
+
+
+def test_two_processes_share_a_file(tmp_path):
+    path = tmp_path / "chats.sqlite"
+    script = """
+import sys
+from omnidraft.chats import ChatStore
+with ChatStore(sys.argv[1]) as store:
+    chat = store.create(sys.argv[2]).id
+    for turn in range(20):
+        store.append(chat, "user", f"turn {turn}")
+"""
+    children = [subprocess.Popen([sys.executable, "-c", script, str(path), name]) for name in "abc"]
+    assert [child.wait() for child in children] == [0, 0, 0]
+    with ChatStore(path) as store:
+        assert sorted(c.title for c in store.conversations()) == ["a", "b", "c"]
+        for chat in store.conversations():
+            assert [m.content for m in store.path(chat.id)] == [f"turn {turn}" for turn in range(20)]
 
 
 def test_a_file_that_is_not_ours_or_damaged_is_left_alone(tmp_path):

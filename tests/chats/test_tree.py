@@ -57,6 +57,69 @@ def test_a_very_long_conversation_is_no_problem(store):
     assert store.conversations() == []
 
 
+class Model:
+    """Brute force: every message with its parent; per parent the child shown last."""
+
+    def __init__(self):
+        self.messages, self.shown = [], {}  # (parent, content); parent -> index
+
+    def path(self):
+        found, here = [], self.shown.get(None)
+        while here is not None:
+            found.append(here)
+            here = self.shown.get(here)
+        return found
+
+    def show(self, index):
+        while index is not None:
+            parent = self.messages[index][0]
+            self.shown[parent] = index
+            index = parent
+
+    def add(self, parent):
+        self.messages.append((parent, f"m{len(self.messages)}"))
+        self.show(len(self.messages) - 1)
+
+    def siblings(self, index):
+        return [i for i, (parent, _) in enumerate(self.messages) if parent == self.messages[index][0]]
+
+
+KINDS = st.sampled_from(["append", "root", "child", "edit", "select"])
+ACTIONS = st.lists(st.tuples(KINDS, st.integers(0, 30)), max_size=25)
+
+
+@settings(max_examples=50, deadline=None)
+@given(ACTIONS)
+def test_any_sequence_of_edits_and_selections_agrees_with_brute_force(tmp_path_factory, actions):
+    model, ids = Model(), []
+    with ChatStore(tmp_path_factory.mktemp("tree") / "chats.sqlite") as store:
+        chat = store.create().id
+        for action, number in actions:
+            index = number % len(ids) if ids else None
+            if action == "append" or index is None:
+                last = model.path()[-1] if model.path() else None
+                model.add(last)
+                ids.append(store.append(chat, "user", model.messages[-1][1]).id)
+            elif action in ("root", "child"):
+                parent = None if action == "root" else index
+                model.add(parent)
+                above = None if parent is None else ids[parent]
+                ids.append(store.append(chat, "assistant", model.messages[-1][1], parent=above).id)
+            elif action == "edit":
+                model.add(model.messages[index][0])
+                ids.append(store.edit(ids[index], model.messages[-1][1]).id)
+            else:
+                model.show(index)
+                store.select(ids[index])
+            assert [m.id for m in store.path(chat)] == [ids[i] for i in model.path()]
+        versions = store.versions(chat)
+        for index, message in enumerate(ids):
+            siblings = [ids[i] for i in model.siblings(index)]
+            assert [m.id for m in store.siblings(message)] == siblings
+            assert sum(m.active for m in store.siblings(message)) == 1
+            assert versions[message] == (siblings.index(message) + 1, len(siblings))
+
+
 def test_a_turn_is_deleted_with_its_answers_and_what_followed_moves_up(store, chat):
     q1, a1, q2, a2 = store.path(chat)
     store.append(chat, "assistant", "a1 again", parent=q1.id)
@@ -114,3 +177,10 @@ def test_a_fork_holds_what_was_said_up_to_there_and_leaves_the_other_alone(store
     assert texts(store.path(store.fork(a2.id).id)) == ["q1", "a1", "q2", "a2"], "also from a version that is not shown"
     assert store.search("another")[0].conversation.id == fork.id
     assert texts(store.path(chat)) == ["q1", "a1", "not shown there"]
+
+
+def test_pinned_conversations_come_first(store):
+    first, second = store.create("first").id, store.create("second").id
+    assert [c.id for c in store.conversations()] == [second, first]
+    store.update(first, pinned=True)
+    assert [c.id for c in store.conversations()] == [first, second]
