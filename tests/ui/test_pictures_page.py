@@ -64,6 +64,8 @@ def test_a_pasted_picture_is_asked_about_and_stays_with_its_conversation(make_se
     page.wait_for_selector(".od-empty")
 
     # A model that cannot see says so, and takes neither the picture nor the words.
+    choose(page, "#od-target", "tiny-target-a")
+    page.wait_for_selector("#od-notice >> text=answers from here on", timeout=20_000)
     give(page, "paste", "first.png", 1)
     page.fill("#od-box textarea", "What is this?")
     page.press("#od-box textarea", "Enter")
