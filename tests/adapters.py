@@ -1,7 +1,5 @@
 """Adapters for tests that store, carry or hide them: a real LoRA file, too small to change anything."""
 
-from __future__ import annotations
-
 import io
 import tempfile
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Real models at work for a test: loaded, asked, closed; nothing of it is kept."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -34,3 +32,15 @@ def answered(
     messages = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
     events = list(assistant.answer(AnswerRequest(messages, sampling, draft)))
     return [event.id for event in events if isinstance(event, Token)], events[-1]
+
+
+def same_with_drafter(assistant: Assistant, asked: Sequence[str], sampling: SamplingSettings) -> list[Finished]:
+    """Each text must be what it is without drafter; how the answers ended that were drafted to a fixed length."""
+    plain = [answered(assistant, text, sampling, PLAIN)[0] for text in asked]
+    fixed, adaptive = (
+        [answered(assistant, text, sampling, draft) for text in asked]
+        for draft in (DraftSettings(mode="fixed", length=4), DraftSettings())
+    )
+    assert [ids for ids, _ in fixed] == plain
+    assert [ids for ids, _ in adaptive] == plain
+    return [end for _, end in fixed]

@@ -1,7 +1,5 @@
 """Children for tests of what runs children: they are told how to end by the name of a file."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """Toy vocabularies and models small enough to enumerate, behind the same protocols as the real ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

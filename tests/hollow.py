@@ -1,7 +1,5 @@
 """GGUF files of any size without weights: headers as real models have them before a hole that fills no disk."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Workers on this machine's loopback for tests, started as `python -m omnidraft worker` starts them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

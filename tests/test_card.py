@@ -1,7 +1,5 @@
 """What measures a graphics card runs where none is, too: every table, from the bundled models where no others are."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What CONTRIBUTING says of where things are is so: every package in its order, every file it names."""
 
-from __future__ import annotations
-
 import re
 
 from tests.test_imports import FILES, ORDER, ROOT

@@ -1,7 +1,5 @@
 """The engine on the bundled models: turns, edits, full contexts, interruptions, odd text, reasons to decode plainly."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 
@@ -114,28 +112,6 @@ def test_the_second_turn_reads_only_what_is_new(engine):
     assert min(engine.drafter.model.begins) > 10
 
 
-def test_an_edited_message_is_read_again_from_the_difference(engine):
-    opening = [user("Where can I eat pizza?"), assistant("In the old town."), user("Is it far from here?")]
-    before = ask(engine, opening)[-1].statistics
-    held = list(engine.target.committed)
-    edited = ask(engine, [*opening[:2], user("Is it cheap, and is it open on Mondays?")])[-1].statistics
-    same = common_prefix(held, engine.target.committed)
-    assert edited.reused_tokens == same
-    assert 10 < same < before.prompt_tokens
-    changed_first = ask(engine, [user("Where can I drink coffee?"), *opening[1:]])[-1].statistics
-    assert changed_first.reused_tokens < same
-
-
-def test_asking_again_gives_the_same_text_from_warm_caches(engine):
-    messages = [user("What is a fever?")]
-    for sampling in (GREEDY, SamplingSettings(temperature=1.0, seed=11, max_tokens=24)):
-        fresh = ask(engine, messages, sampling, PLAIN)
-        assert same(ask(engine, messages, sampling, FIXED), fresh)
-        again = ask(engine, messages, sampling, FIXED)
-        assert same(again, fresh)
-        assert again[-1].statistics.reused_tokens == again[-1].statistics.prompt_tokens - 1
-
-
 def test_a_full_context_drops_the_oldest_turns_and_says_so(small):
     turns = [m for i in range(8) for m in (user(f"Question {i}: how is it?"), assistant(f"Answer {i}: quite well."))]
     system = {"role": "system", "content": "Be brief."}
@@ -222,20 +198,6 @@ def test_cancelling_while_the_prompt_is_read_ends_at_once(engine):
     assert same(ask(engine, [user("Hi.")]), ask(engine, [user("Hi.")], draft=PLAIN))
 
 
-def test_the_answers_leading_space_belongs_to_a_template_that_writes_it(models):
-    """The drafter as a target: its template puts a space behind `ASSISTANT:` when it renders an earlier answer."""
-    engine = open_engine(models, "tiny-drafter", drafter=False)
-    assert engine.target.template.answer_prefix == " "
-    messages = [user("What is a fever?")]
-    events = ask(engine, messages, draft=PLAIN)
-    said = text_of(events)
-    assert said
-    assert not said.startswith(" ")
-    follow_up = ask(engine, [*messages, assistant(said), user("Why?")], draft=PLAIN)[-1].statistics
-    assert follow_up.reused_tokens >= events[-1].statistics.prompt_tokens + len(ids_of(events)) - 1
-    close(engine)
-
-
 ODD = {
     "emoji": "I 🫶 pizza 👩‍👩‍👧‍👦 and 🇫🇷!",
     "CJK": "请用中文回答：日本語と한국어も",
@@ -311,18 +273,6 @@ def test_a_stopped_answer_that_is_continued_is_the_uninterrupted_one(engine, dra
         assert s.prompt_tokens - s.reused_tokens == 1  # the last token is read again, nothing else
         if ids_of([*begun, *rest]) == ids_of(whole):
             assert text_of(begun).removesuffix("\ufffd") + text_of(rest) == text_of(whole)
-
-
-def test_a_continued_answer_is_drafted_from_where_the_drafter_was(engine):
-    messages = [user("Tell me a story about a dog.")]
-    begun = ask(engine, messages)
-    engine.drafter.model.begins.clear()
-    held = len(engine.drafter.committed)
-    rest = resume(engine, messages, begun, ended=begun[-1].reason == "stop")
-    assert rest[-1].statistics.drafted
-    assert min(engine.drafter.model.begins) >= held - 12
-    said = (text_of(begun) + text_of(rest)).encode()
-    assert engine.drafter.model.vocabulary.decode(engine.drafter.committed).endswith(said)
 
 
 def test_an_answer_is_continued_from_its_text_alone_and_after_another_conversation(engine):

@@ -1,7 +1,5 @@
 """The fault table of SECURITY.md names tests that are there, and the nightly run has a step for each."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What users of other programs that draft ran into, on real models: the same answers with drafts and without."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter
@@ -20,10 +18,9 @@ from omnidraft.backends.prompting.grammar import behind_thoughts, json_grammar
 from omnidraft.backends.prompting.prompt import RawText
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.chats import ChatStore
-from omnidraft.decoding.events import Finished, Notice, Round, Token
+from omnidraft.decoding.events import Finished, Round, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.decoding.speculation import Guess, Speculation
-from omnidraft.errors import ContextFull
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab import Proposal
 from tests.answering import PLAIN, answered, loaded
@@ -75,32 +72,7 @@ def test_an_end_that_is_accepted_in_the_middle_of_a_block_ends_the_answer(smol, 
     assert answered(smol, "Hi", GREEDY, EIGHT)[0] == ids, "and the next answer stands on nothing else"
 
 
-WORDS = {"role": "user", "content": "word " * 2000}
-SYSTEM = [{"role": "system", "content": "rule " * 50}, {"role": "system", "content": "end " * 20}]
 LAST = {"role": "user", "content": "What is gravity? " * 5}
-
-
-@pytest.mark.parametrize("draft", DRAFTS)
-def test_what_is_too_long_for_the_context_is_refused_with_both_numbers(smol, narrow, draft):
-    for assistant, messages, numbers in (
-        (smol, [SYSTEM[0], WORDS, SYSTEM[1]], r"needs 2,\d\d\d tokens or more .* only 488 fit"),
-        (narrow, [LAST], r"needs \d\d tokens or more .* only 48 fit"),
-    ):
-        with pytest.raises(ContextFull, match=numbers):
-            answered(assistant, messages, GREEDY, draft)
-
-
-def test_what_is_too_long_before_the_last_question_is_left_out_and_that_is_shown(smol):
-    found = []
-    for draft in DRAFTS:
-        asked = [SYSTEM[0], WORDS, {"role": "assistant", "content": "Yes."}, LAST]
-        events = list(smol.answer(AnswerRequest(asked, GREEDY, draft)))
-        assert "The oldest turn was left out" in next(event.text for event in events if isinstance(event, Notice))
-        read = smol.engine.target.model.vocabulary.decode(smol.engine.target.committed)
-        assert LAST["content"].strip().encode() in read
-        assert b"rule rule" in read
-        found.append([event.id for event in events if isinstance(event, Token)])
-    assert found == [found[0]] * 3
 
 
 @pytest.mark.parametrize("length", [8, 64])

@@ -1,7 +1,5 @@
 """What gets installed is what the locks name, whole and with hashes."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from importlib.metadata import PackageNotFoundError, requires, version

@@ -4,8 +4,6 @@ The table, printed (100 prompts, up to 256 tokens, each with its own temperature
 `OMNIDRAFT_MODELS=DIR python -m pytest -s -m slow tests/test_same_text.py`
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Iterator
@@ -125,9 +123,7 @@ FORMS = (
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(("name", "form"), FORMS)
-def test_a_hundred_answers_of_every_form(
-    drafters: dict[bool, Path], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, name: str, form: str | None
-):
+def test_a_hundred_answers_of_every_form(drafters, tmp_path, tmp_path_factory, name, form):
     target = real_model(name)
     if form is not None:
         target = requantized(target, form, tmp_path_factory.getbasetemp() / "forms")

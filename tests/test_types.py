@@ -1,7 +1,5 @@
 """The type checker finds nothing in the packages that pyproject.toml has it check."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

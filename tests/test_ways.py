@@ -4,8 +4,6 @@ Counted on the stacks of one real answer and one real update, by the names that 
 hand on what others yield count, since they are read on the way too.
 """
 
-from __future__ import annotations
-
 import json
 import queue
 import sys
@@ -114,6 +112,7 @@ sys.addaudithook(hook)
 """
 
 
+@pytest.mark.slow
 def test_an_answer_passes_few_functions_before_it_is_an_adapter(tmp_path, models, monkeypatch):
     """Where it is handed on, where it is stored, where the process is told to train, and where that publishes."""
     file, hooks = tmp_path / "published.json", tmp_path / "hooks"

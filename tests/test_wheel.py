@@ -1,7 +1,5 @@
 """The wheel holds the whole program: installed alone, away from the checkout, it answers and serves its pages."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

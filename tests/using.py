@@ -1,7 +1,5 @@
 """Loads a model as the app does and ends as it is told: `python -m tests.using HOME MODEL HOW`."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -1,7 +1,5 @@
 """Copies of a GGUF file with other metadata: what a damaged or foreign header looks like."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small GGUF files written on the spot: models without sense, adapters, and damaged copies."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

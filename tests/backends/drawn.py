@@ -1,7 +1,5 @@
 """Ids to give to a model, whatever runs it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from omnidraft.backends.base import LanguageModel

@@ -1,7 +1,5 @@
 """Writes small Hugging Face folders with random weights, complete with tokenizer and template."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tiny vision models on disk and pictures for them; tests that need them skip where the build cannot see."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

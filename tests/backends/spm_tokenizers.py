@@ -1,7 +1,5 @@
 """Invents SentencePiece-style tokenizers of any size and writes them in both of Hugging Face's forms."""
 
-from __future__ import annotations
-
 import json
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whatever runs a target: `tokens` and its cache stay equal, whatever is asked of it and whatever goes wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

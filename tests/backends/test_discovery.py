@@ -1,7 +1,5 @@
 """The model list shows every file once, and says why a file cannot be used."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading
@@ -34,14 +32,6 @@ def test_a_damaged_file_is_listed_with_its_reason(tmp_path: Path):
     (info,) = find_models([tmp_path])
     assert (info.kind, info.name) == ("damaged", "broken")
     assert "cut short" in info.error
-
-
-def test_a_split_model_is_one_entry(write_gguf, tmp_path: Path):
-    for number in range(2):
-        keys = {"split.no": number, "split.count": 2}
-        write_gguf(f"big-{number + 1:05d}-of-00002.gguf", "llama", keys, {f"w{number}": np.zeros((1, 32), np.float32)})
-    (info,) = find_models([tmp_path])
-    assert len(info.parts) == 2
 
 
 def test_overlapping_and_missing_folders(write_gguf, tmp_path: Path):

@@ -1,7 +1,5 @@
 """Models that other programs keep: found in each layout under their names there, and only where allowed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

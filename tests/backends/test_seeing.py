@@ -1,16 +1,14 @@
 """Conversations with pictures on random models of three families: the same text with and without drafter, whatever
 of the cache is used again, and sentences where a model cannot see."""
 
-from __future__ import annotations
-
 import pytest
 
 from omnidraft.backends.llama.eyes import MOST_PICTURES
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.backends.pictures import FIRST
-from omnidraft.backends.prompting.prompt import UNSEEN, mark, prompt_ids, unseen, with_pictures
+from omnidraft.backends.prompting.prompt import mark, prompt_ids, unseen, with_pictures
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.decoding.events import Finished, Notice, Token
+from omnidraft.decoding.events import Notice, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.errors import ContextFull, PictureError
@@ -120,51 +118,6 @@ def test_the_same_text_with_and_without_drafter_and_cache(make_engine, kind, tem
 
 
 @needs_eyes
-def test_a_second_question_reads_no_picture_again(make_engine, kind):
-    engine = make_engine(kind)
-    ids, _ = answer(engine, CONVERSATIONS["at the start"], FIXED, 0.0)
-    text = engine.target.model.vocabulary.decode(ids).decode("utf-8", "replace")
-    _, statistics = answer(engine, [asked("what", 1), said(text), asked("why")], FIXED, 0.0)
-    assert statistics.reused_tokens > max(at for at, id in enumerate(engine.target.committed) if id >= FIRST)
-
-
-@needs_eyes
-def test_the_drafter_reads_words_where_the_target_sees(make_engine):
-    engine = make_engine("llava")
-    answer(engine, CONVERSATIONS["two in one message"], FIXED, 0.0)
-    drafter = engine.drafter
-    words = drafter.model.vocabulary.decode(drafter.committed).decode("utf-8", "replace")
-    assert words.count(UNSEEN) == 2
-    assert max(drafter.committed) < FIRST <= max(engine.target.committed)
-
-
-@needs_eyes
-def test_copies_of_earlier_text_never_run_into_a_picture(make_engine):
-    engine = make_engine("llava")
-    lookup = engine.memory.lookup
-    lookup.begin([1, 2, 3, 4, FIRST, FIRST + 1, 5])
-    lookup.begin([9])
-    lookup.extend([1, 2, 3])
-    assert list(lookup.propose(8).ids) == [4]
-
-
-@needs_eyes
-def test_penalties_pass_over_pictures(make_engine, kind):
-    engine = make_engine(kind)
-    sampling = SamplingSettings(temperature=0.0, max_tokens=8, repeat_penalty=1.3, frequency_penalty=0.5)
-    events = list(engine.answer(AnswerRequest(CONVERSATIONS["two in one message"], sampling, FIXED)))
-    assert isinstance(events[-1], Finished)
-
-
-@needs_eyes
-def test_a_stop_between_pictures_is_resumed_from_what_was_read(make_engine, kind):
-    engine, other = make_engine(kind), make_engine(kind, drafts=False)
-    messages = CONVERSATIONS["two in one message"]
-    stopped_behind_a_picture(engine, messages)
-    assert answer(engine, messages, FIXED, 0.0)[0] == answer(other, messages, PLAIN, 0.0)[0]
-
-
-@needs_eyes
 def test_turns_with_pictures_are_left_out_where_the_context_is_full(make_engine, kind):
     engine = make_engine(kind, settings=ModelSettings(n_ctx=256, threads=1))
     messages = [part for turn in range(8) for part in (asked("see", turn), said())] + [asked("well", 9)]
@@ -187,16 +140,6 @@ def test_of_very_many_pictures_the_last_are_seen(make_engine):
     assert len(starts) == MOST_PICTURES
     with pytest.raises(PictureError, match="ask about fewer"):
         answer(engine, [asked("all", *range(MOST_PICTURES + 1))], FIXED, 0.0)
-
-
-@needs_eyes
-def test_a_model_without_eyes_says_so_and_goes_on_with_the_words(make_engine):
-    engine = make_engine("llava", sees=False)
-    with pytest.raises(PictureError, match="cannot see pictures"):
-        answer(engine, CONVERSATIONS["at the start"], FIXED, 0.0)
-    request = AnswerRequest(CONVERSATIONS["asked twice"], SamplingSettings(temperature=0.0, max_tokens=4), FIXED)
-    notices = [event.text for event in engine.answer(request) if isinstance(event, Notice)]
-    assert any("earlier messages are left out" in notice for notice in notices)
 
 
 def test_nobody_types_a_mark(write_gguf):

@@ -1,7 +1,5 @@
 """Chat templates of models that think, in the ways that families switch it and keep thoughts, small."""
 
-from __future__ import annotations
-
 SWITCHED = """{%- for m in messages %}
 {%- if m.role == 'assistant' and m.reasoning_content and loop.index0 > last | default(-1) %}
 {{- '<|im_start|>assistant\n<think>\n' + m.reasoning_content + '\n</think>\n\n' + m.content + '<|im_end|>\n' }}

@@ -4,8 +4,6 @@
 that look both ways.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

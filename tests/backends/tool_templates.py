@@ -1,7 +1,5 @@
 """Chat templates with tools, in the formats the families document, and a bundled model's file with one of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import gguf

@@ -1,7 +1,5 @@
 """What must be true of a data home whenever a program that worked with it was killed; and what victims have said."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import stat

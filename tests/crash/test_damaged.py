@@ -1,7 +1,5 @@
 """Targets, drafters and adapters, damaged where no header tells: the program answers, or refuses in a sentence."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Five times in every run; the slow test as often as `--kills` says.
 """
 
-from __future__ import annotations
-
 import http.client
 import json
 import os

@@ -1,7 +1,5 @@
 """A disk that is full, cannot be written or is held by another program: a sentence each time, and nothing is lost."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess

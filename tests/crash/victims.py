@@ -4,8 +4,6 @@ Libraries are loaded once; each victim is a fork that knows of the ones before o
 as done it says on stdout, one JSON line in one write, before it goes on: these lines outlive a kill.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import os

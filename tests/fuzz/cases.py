@@ -3,8 +3,6 @@
 `OMNIDRAFT_CASES=2000` tries that many of each, at random; without it a few, the same ones every time.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """GGUF files, adapters, tokenizers and model folders from a stranger, as far as this program reads them itself."""
 
-from __future__ import annotations
-
 import random
 import struct
 from pathlib import Path
@@ -60,28 +58,14 @@ def gguf(metadata: Any, by: random.Random) -> bytes:
 
 
 SETTINGS = {
-    "general.architecture": "llama",
-    "general.name": "It",
-    "general.file_type": 1,
-    "llama.context_length": 512,
-    "llama.embedding_length": 8,
-    "llama.block_count": 1,
-    "llama.feed_forward_length": 16,
-    "llama.expert_count": 0,
-    "llama.attention.head_count": 2,
-    "llama.attention.head_count_kv": [2],
-    "llama.rope.scaling.type": "none",
-    "llama.attention.layer_norm_rms_epsilon": 1e-5,
-    "llama.vocab_size": 6,
-    "tokenizer.ggml.model": "llama",
-    "tokenizer.ggml.tokens": ["<unk>", "<s>", "</s>", "<0x0A>", "a", "b"],
-    "tokenizer.ggml.scores": [0.0] * 6,
-    "tokenizer.ggml.token_type": [2, 3, 3, 6, 1, 1],
-    "tokenizer.ggml.bos_token_id": 1,
-    "tokenizer.ggml.eos_token_id": 2,
-    "tokenizer.chat_template": "{{ messages }}",
-    "split.count": 0,
-}
+    "general.architecture": "llama", "general.name": "It", "general.file_type": 1, "llama.context_length": 512,
+    "llama.embedding_length": 8, "llama.block_count": 1, "llama.feed_forward_length": 16, "llama.expert_count": 0,
+    "llama.attention.head_count": 2, "llama.attention.head_count_kv": [2], "llama.rope.scaling.type": "none",
+    "llama.attention.layer_norm_rms_epsilon": 1e-5, "llama.vocab_size": 6, "tokenizer.ggml.model": "llama",
+    "tokenizer.ggml.tokens": ["<unk>", "<s>", "</s>", "<0x0A>", "a", "b"], "tokenizer.ggml.scores": [0.0] * 6,
+    "tokenizer.ggml.token_type": [2, 3, 3, 6, 1, 1], "tokenizer.ggml.bos_token_id": 1,
+    "tokenizer.ggml.eos_token_id": 2, "tokenizer.chat_template": "{{ messages }}", "split.count": 0,
+}  # fmt: skip
 
 
 def look(path: Path) -> None:
@@ -118,50 +102,24 @@ def test_damaged_files(tmp_path_factory, by):
 @given(SEEDS)
 def test_damaged_adapters(tmp_path_factory, models, by):
     drafter = read_info(models / "tiny-drafter-f16.gguf")
-    settings = {
-        "general.type": "adapter",
-        "general.architecture": "llama",
-        "adapter.type": "lora",
-        "adapter.lora.alpha": 1.0,
-    }
+    settings = {"general.type": "adapter", "general.architecture": "llama", "adapter.type": "lora"}
+    made = gguf(several(settings | {"adapter.lora.alpha": 1.0}, by), by)
     path = tmp_path_factory.getbasetemp() / "adapter.gguf"
-    path.write_bytes(
-        damaged(gguf(several(settings, by), by), by) if by.random() < 0.5 else gguf(several(settings, by), by)
-    )
+    path.write_bytes(damaged(made, by) if by.random() < 0.5 else made)
     with refused_at_most():
         check_adapter(path, drafter)
 
 
 LETTERS = {letter: number for number, letter in enumerate(sorted(ByteLevel.alphabet()))}
 TOKENIZER = {
-    "version": "1.0",
-    "truncation": None,
-    "padding": None,
-    "added_tokens": [
-        {
-            "id": 257,
-            "content": "<s>",
-            "special": True,
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-        }
-    ],
-    "normalizer": None,
+    "version": "1.0", "truncation": None, "padding": None, "normalizer": None, "post_processor": None,
+    "added_tokens": [{"id": 257, "content": "<s>", "special": True, "single_word": False, "lstrip": False,
+                      "rstrip": False, "normalized": False}],
     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
-    "post_processor": None,
     "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
-    "model": {
-        "type": "BPE",
-        "dropout": None,
-        "unk_token": None,
-        "fuse_unk": False,
-        "byte_fallback": False,
-        "vocab": LETTERS | {"ab": 256},
-        "merges": [["a", "b"]],
-    },
-}
+    "model": {"type": "BPE", "dropout": None, "unk_token": None, "fuse_unk": False, "byte_fallback": False,
+              "vocab": LETTERS | {"ab": 256}, "merges": [["a", "b"]]},
+}  # fmt: skip
 
 
 @fuzz(60)
@@ -179,17 +137,10 @@ def test_tokenizers_of_any_kind(tmp_path_factory, by):
 
 
 CONFIG = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 8,
-    "num_hidden_layers": 1,
-    "vocab_size": 5,
-    "num_attention_heads": 2,
-    "torch_dtype": "float32",
-    "max_position_embeddings": 64,
-    "rope_scaling": {"type": "linear", "factor": 2.0},
-    "quantization_config": None,
-}
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8, "num_hidden_layers": 1,
+    "vocab_size": 5, "num_attention_heads": 2, "torch_dtype": "float32", "max_position_embeddings": 64,
+    "rope_scaling": {"type": "linear", "factor": 2.0}, "quantization_config": None,
+}  # fmt: skip
 
 
 @fuzz(60)

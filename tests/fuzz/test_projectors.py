@@ -1,7 +1,5 @@
 """Projectors from a stranger: what a child lets pass is opened here, and this process lives."""
 
-from __future__ import annotations
-
 import random
 from contextlib import suppress
 from pathlib import Path
@@ -32,11 +30,7 @@ def test_damaged_projectors_end_nothing_but_a_child(tmp_path_factory, by):
     whole = projector.read_bytes()
     within = None if by.random() < 0.2 else read_header(projector).data_start
     # Not among the temporary files of the tests, which are trusted: nothing would be tried.
-    with (
-        TemporaryDirectory() as stranger,
-        LlamaTarget.open(model, SETTINGS) as target,
-        suppress(OmniDraftError),
-    ):
+    with TemporaryDirectory() as stranger, LlamaTarget.open(model, SETTINGS) as target, suppress(OmniDraftError):
         broken = Path(stranger) / projector.name
         broken.write_bytes(damaged(whole, by, within))
         target.open_eyes(broken)

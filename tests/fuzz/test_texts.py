@@ -1,7 +1,5 @@
 """Conversations, profiles, settings, prompts, requests, grammars, schemas and templates from a stranger."""
 
-from __future__ import annotations
-
 import json
 import random
 import zipfile
@@ -123,27 +121,14 @@ def test_prompt_files(tmp_path_factory, by):
 
 
 BODY = {
-    "model": "m",
+    "model": "m", "temperature": 0.5, "top_p": 0.9, "max_tokens": 5, "stop": ["a"], "seed": 1, "stream": True, "n": 1,
     "messages": [{"role": "system", "content": "s"}, {"role": "user", "content": [{"type": "text", "text": "t"}]}],
-    "temperature": 0.5,
-    "top_p": 0.9,
-    "max_tokens": 5,
-    "stop": ["a"],
-    "seed": 1,
-    "stream": True,
-    "n": 1,
-    "logprobs": True,
-    "stream_options": {"include_usage": True},
-    "top_logprobs": 2,
-    "prompt": ["a", "b"],
-    "speculation": True,
+    "logprobs": True, "top_logprobs": 2, "stream_options": {"include_usage": True}, "prompt": ["a", "b"],
+    "speculation": True, "tool_choice": "auto", "enable_thinking": True, "reasoning_effort": "low",
     "tools": [{"type": "function", "function": {"name": "f", "description": "d", "parameters": {"type": "object"}}}],
-    "tool_choice": "auto",
     "chat_template_kwargs": {"enable_thinking": False},
-    "enable_thinking": True,
-    "reasoning_effort": "low",
     "response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "object"}}},
-}
+}  # fmt: skip
 
 
 @fuzz(80)
@@ -240,21 +225,8 @@ WORDS = [
     *("<|py|>", "(", ")", "word=", "<<stop>>", "<<assistant>>", "<think>", "</think>", "<tool_call>", "</tool_call>"),
     *('{"name": "look_up", "arguments": {', '{"do": "look_up", "with": {', '"word": "', '"}', "}}", "[", "]", ",", "{"),
     *("<|channel|>", "<|message|>", "<|call|>", "commentary to=functions.look_up ", "<|constrain|>json", "<|end|>"),
-    *(
-        "<function=",
-        "<parameter=word>",
-        "</parameter>",
-        "```json\n",
-        "```",
-        "\\",
-        "\\u12",
-        "'",
-        '"',
-        "\n",
-        " ",
-        "<",
-        "a b",
-    ),
+    *("<function=", "<parameter=word>", "</parameter>", "```json\n", "```", "\\", "\\u12", "'", '"'),
+    *("\n", " ", "<", "a b"),
     *("\x00", "😀", "[TOOL_CALLS]", "1e999", "NaN", "nul", "[" * 600, " " * 5000),
 ]
 

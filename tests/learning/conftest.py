@@ -1,7 +1,5 @@
 """Torch uses one thread in these tests: others share the machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Stands in for the training process: what a job's seed says it does. 0: refuse; 1: fail; 2: never end."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

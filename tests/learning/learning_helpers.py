@@ -1,7 +1,5 @@
 """Material the learning tests share."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from omnidraft.decoding.events import Candidates
@@ -22,18 +20,9 @@ def random_record(
     counts, ids, logprobs, rest = gather_candidates(captured)
     spans = rng.integers(0, 4, tokens)
     defaults = {
-        "chat": "c1",
-        "target": "t",
-        "vocabulary": "v",
-        "prompt": rng.integers(0, 32000, 40),
-        "targets": rng.integers(0, target_vocabulary, tokens),
+        "chat": "c1", "target": "t", "vocabulary": "v", "task": "math", "time": 12.5, "spans": spans,
+        "prompt": rng.integers(0, 32000, 40), "targets": rng.integers(0, target_vocabulary, tokens),
         "pieces": rng.integers(0, 32000, int(spans.sum())),
-        "spans": spans,
-        "counts": counts,
-        "ids": ids,
-        "logprobs": logprobs,
-        "rest": rest,
-        "task": "math",
-        "time": 12.5,
-    }
+        "counts": counts, "ids": ids, "logprobs": logprobs, "rest": rest,
+    }  # fmt: skip
     return Record(**{**defaults, **fields})

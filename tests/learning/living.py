@@ -1,7 +1,5 @@
 """An assistant that learns from a few short answers of the bundled models."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Adapter versions made without training: one that changes nothing, or one that makes the drafter worse."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import io

@@ -1,7 +1,5 @@
 """What learning has brought, from the answers served before and since."""
 
-from __future__ import annotations
-
 import pytest
 
 from omnidraft.learning.facts import ServedAnswer
@@ -39,8 +37,3 @@ def test_without_answers_of_the_bare_drafter_the_oldest_version_is_compared_with
 def test_after_a_rollback_answers_of_what_was_rolled_back_are_no_gain_of_the_version_served():
     served = [*answers(8, "", 2), *answers(6, "v000003", 4), *answers(6, "v000005", 0), *answers(6, "v000003", 4)]
     assert gain(served, "t", "v000003").acceptance == (pytest.approx(0.2), pytest.approx(0.4))
-
-
-def test_bare_answers_since_are_not_what_was_before():
-    served = [*answers(8, "", 2), *answers(8, "v000001", 5), *answers(60, "", 9)]
-    assert gain(served, "t", "v000001").acceptance == (pytest.approx(0.2), pytest.approx(0.5))

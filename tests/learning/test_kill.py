@@ -1,7 +1,5 @@
 """Killed at any moment, what writes versions leaves the last good one; the whole app's kills are in tests/crash."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

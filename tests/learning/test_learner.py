@@ -1,8 +1,5 @@
 """Learning in the app, from an answer to the next version that drafts, with the real training process."""
 
-from __future__ import annotations
-
-import threading
 import time
 
 import pytest
@@ -131,34 +128,6 @@ def holding(home, *needles: str | bytes) -> list:
     """Files of the data home with one of these in them."""
     found = [n if isinstance(n, bytes) else n.encode() for n in needles]
     return [f for f in home.root.rglob("*") if f.is_file() and any(n in f.read_bytes() for n in found)]
-
-
-def test_pages_that_look_while_everything_is_forgotten_neither_hinder_it_nor_fail(models, tmp_path):
-    assistant, over, failed = open_assistant(find_data_home(tmp_path), models, interval=1000), threading.Event(), []
-
-    def look() -> None:
-        while not over.is_set():
-            try:
-                assistant.learner.learned.history()
-                assistant.learner.learned.versions()
-                assistant.learner.learned.served_answers()
-            except Exception as error:
-                failed.append(error)
-
-    looks = [threading.Thread(target=look) for _ in range(2)]
-    for one in looks:
-        one.start()
-    try:
-        with ChatStore(assistant.profile.chats) as store:
-            for _ in range(4):
-                ask(assistant, range(1))
-                assert assistant.forget_everything(store).ngrams > 0
-    finally:
-        over.set()
-        for one in looks:
-            one.join()
-        assistant.close()
-    assert failed == []
 
 
 def test_nothing_is_forgotten_under_a_running_answer(taught, tmp_path):

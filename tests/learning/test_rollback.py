@@ -1,7 +1,5 @@
 """A served version whose own answers accept less is found out, compared, rolled back and named in the history."""
 
-from __future__ import annotations
-
 import time
 
 import pytest
@@ -52,6 +50,7 @@ def answer(assistant, count: int) -> float:
     return accepted / tested
 
 
+@pytest.mark.slow
 def test_a_version_that_falls_is_rolled_back_to_the_last_good_one(assistant, models, monkeypatch):
     monkeypatch.setattr(update_trigger, "LIVE_ANSWERS", LIVE)
     drafter = models / "tiny-drafter-f16.gguf"

@@ -1,10 +1,7 @@
 """One training process for many jobs: nothing of one is in the next, and it ends when it should."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
-import time
 from pathlib import Path
 
 import psutil
@@ -15,7 +12,6 @@ from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.training.update import run
 from omnidraft.learning.training_job import Ended, Finished, Refused, TrainingJob
 from omnidraft.learning.training_process import TrainingProcess
-from omnidraft.processes.children import LineChild
 from omnidraft.storage.paths import find_data_home
 from tests.learning.fake_trainer import ANSWERS
 from tests.learning.living import ask, open_assistant, until
@@ -69,66 +65,6 @@ def test_after_a_failure_nothing_more_is_done_in_that_process(process):
     second, events = done(process)
     assert second != first
     assert events[-1] == Ended(0, "")
-
-
-def test_one_that_died_while_it_waited_is_replaced(process):
-    first, _ = done(process)
-    psutil.Process(first).kill()
-    until(lambda: not process.waiting)
-    second, events = done(process)
-    assert second != first
-    assert events[-1] == Ended(0, "")
-
-
-def test_one_that_dies_just_when_a_job_begins_is_heard_of(process, monkeypatch):
-    first, _ = done(process)
-    say = LineChild.say
-
-    def die(child: LineChild, text: str) -> None:
-        psutil.Process(first).kill()
-        process._reader.join(30)
-        say(child, text)
-
-    monkeypatch.setattr(LineChild, "say", die)
-    _, events = done(process)
-    assert [type(e) for e in events] == [Ended]
-    assert events[0].code
-
-
-def test_one_that_was_stopped_as_its_job_ended_goes_on_with_the_next(process):
-    first, _ = done(process)
-    process.pause()
-    until(lambda: psutil.Process(first).status() == psutil.STATUS_STOPPED)
-    assert done(process)[0] == first
-
-
-def test_only_a_waiting_process_is_let_go(process):
-    events: list = []
-    process.start(dataclasses.replace(JOB, seed=2), events.append)
-    process.let_go()
-    process.let_go_unless(0.0)
-    assert process.pid
-    assert process.seconds_left(1.0) is None
-    process.kill()
-    assert [type(e) for e in events] == [Ended]
-    waiting, _ = done(process)
-    process.let_go()
-    assert not psutil.pid_exists(waiting)
-
-
-def test_it_goes_when_it_has_waited_long_enough_or_memory_is_short(process, monkeypatch):
-    monkeypatch.setattr(training_process, "SPARE", 0.0)
-    done(process)
-    process.let_go_unless(1.0)
-    assert 50 < process.seconds_left(1.0) <= 60
-    process._waiting_since = time.monotonic() - 61
-    assert process.seconds_left(1.0) == 0.0
-    process.let_go_unless(1.0)
-    assert not process.pid
-    done(process)
-    monkeypatch.setattr(training_process, "SPARE", 1.0)
-    process.let_go_unless(1.0)
-    assert not process.pid
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
-"""What learning does next, and whether the served version still fares as well as the one before."""
-
-from __future__ import annotations
+"""What learning does next, and when it leaves the machine to others."""
 
 import time
-from dataclasses import replace
 from types import SimpleNamespace
+
+import psutil
+import pytest
 
 from omnidraft.learning import update_trigger
 from omnidraft.learning.adapters.serving import Adapters, Choice
@@ -12,10 +12,7 @@ from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta
 from omnidraft.learning.facts import ServedAnswer, Update
 from omnidraft.learning.material.history import History
-from omnidraft.learning.training_job import Refused
-from omnidraft.learning.training_process import TrainingRuns
-from omnidraft.learning.update_trigger import LIVE_ANSWERS, UpdateTrigger, has_fallen
-from omnidraft.settings.config import LearningSettings
+from omnidraft.learning.update_trigger import LIVE_ANSWERS, PATIENCE, Machine, UpdateTrigger, has_fallen
 
 
 def test_a_served_version_that_accepts_less_is_looked_at_once(tmp_path):
@@ -40,19 +37,6 @@ def test_a_served_version_that_accepts_less_is_looked_at_once(tmp_path):
     history.close()
 
 
-def test_what_one_pairs_answers_call_for_is_not_done_for_the_next_pair(monkeypatch, tmp_path):
-    due = UpdateTrigger(SimpleNamespace(refused="", enough=0))
-    choice = Choice(tmp_path / "drafter.gguf", "own", AdapterStore(tmp_path))
-    pairing = SimpleNamespace(choice=choice)
-    monkeypatch.setattr("omnidraft.learning.update_trigger.has_fallen", lambda *_: True)
-    due._keeping.history = None
-    due.look_at(pairing, None)
-    assert due.kind(pairing, LearningSettings()) == "compare"
-    assert due.kind(SimpleNamespace(choice=replace(choice, origin="warm start")), LearningSettings()) is None
-    due.paired()
-    assert due.kind(pairing, LearningSettings()) is None
-
-
 def test_an_hour_has_room_for_so_many_minutes_and_for_one_update_at_least(tmp_path, monkeypatch):
     history = History(tmp_path / "metrics.sqlite")
     due = UpdateTrigger(SimpleNamespace(refused="", enough=8, history=history))
@@ -75,38 +59,52 @@ def test_an_hour_has_room_for_so_many_minutes_and_for_one_update_at_least(tmp_pa
     history.close()
 
 
-def test_who_waits_for_the_hours_room_asks_the_file_once_until_an_update_is_written(tmp_path, monkeypatch):
-    history, other = (History(tmp_path / "metrics.sqlite") for _ in range(2))
-    due = UpdateTrigger(SimpleNamespace(refused="", enough=8, history=history))
-    asked: list[str] = []
-    ask = history._db.all
-    monkeypatch.setattr(history._db, "all", lambda sql, *values: asked.append(sql) or ask(sql, *values))
-
-    def trained(by: History, number: int) -> None:
-        ended = time.time() - 30
-        by.save("d/v", Update(number, ended - 1, "d", "t", "v", "refused", ended=ended, cpu_seconds=400))
-
-    for by, number, told in ((history, 1, "6.7 of 10"), (history, 2, "13.3 of 10"), (other, 3, "20.0 of 10")):
-        trained(by, number)
-        asked.clear()
-        for _ in range(20):
-            assert told in due.why_wait()
-        assert sum("json_extract" in sql for sql in asked) == 1
-        assert not any("SELECT facts" in sql for sql in asked)
-    monkeypatch.setattr(time, "time", lambda now=time.time: now() + 4000)
-    assert due.why_wait() == "", "an hour passes without being asked for"
-    history.close()
-    other.close()
-
-
-def test_what_a_refused_update_has_seen_is_not_tried_again_at_once(tmp_path):
-    store = AdapterStore(tmp_path)
-    TrainingRuns(None, None).follow(SimpleNamespace(update=None, store=store), Refused(16, "no"))
-    assert store.through == 16
-
-
 def test_what_is_there_for_the_next_update_is_told_with_what_is_not_counted():
     due = UpdateTrigger(SimpleNamespace(refused="", enough=0, fresh=1))
     assert due.idle_reason(8) == (
         "The next update begins with 8 answers of models with this vocabulary that none has read yet; 1 is there."
     )
+
+
+@pytest.fixture
+def now(monkeypatch) -> SimpleNamespace:
+    """A machine's load and battery, and the time, to be set."""
+    state = SimpleNamespace(time=1000.0, load=10.0, battery=None)
+    monkeypatch.setattr(update_trigger.time, "monotonic", lambda: state.time)
+    monkeypatch.setattr(psutil, "cpu_percent", lambda: state.load)
+    monkeypatch.setattr(psutil, "sensors_battery", lambda: state.battery, raising=False)
+    return state
+
+
+def looks(at: Machine, now: SimpleNamespace, seconds: float) -> str:
+    """What it says after looking every quarter of a second."""
+    said = at.why_wait()
+    for _ in range(int(4 * seconds)):
+        now.time += 0.25
+        said = at.why_wait()
+    return said
+
+
+def test_a_quiet_machine_trains_once_it_was_looked_at(now):
+    now.load = 100.0  # an answer was written until now
+    quiet = Machine()
+    assert quiet.why_wait()
+    now.load = 5.0
+    assert looks(quiet, now, 2) == ""
+
+
+def test_a_busy_machine_waits_but_not_for_ever(now):
+    busy, now.load = Machine(), 95.0
+    assert "other programs" in looks(busy, now, 10)
+    now.load = 20.0
+    assert looks(busy, now, 2) == ""
+    now.load = 95.0
+    assert looks(busy, now, 2)
+    assert looks(busy, now, PATIENCE) == ""
+
+
+def test_on_the_battery_it_waits_as_long_as_that_lasts(now):
+    laptop, now.battery = Machine(), SimpleNamespace(power_plugged=False)
+    assert "plugged in" in looks(laptop, now, PATIENCE + 10)
+    now.battery = SimpleNamespace(power_plugged=True)
+    assert looks(laptop, now, 2) == ""

@@ -1,7 +1,5 @@
 """A vocabulary pair small enough to enumerate, and records over it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from omnidraft.decoding.events import Candidates
@@ -11,7 +9,6 @@ from omnidraft.learning.material.record import Record, gather_candidates
 DRAFTER = [b"", b"a", b"b", b"c", b"ab", b"a", b"d", b"bcd", b"</s>"]  # 0 unknown, 5 a byte token with 1's bytes
 EOS = 8
 TARGET = [b"a", b"b", b"c", b"ab", b"abc", b"bc", b"ca", b"cab", b"d", b"da", b"<eot>", b"<end>", b"<ctl>"]
-EOG = (10, 11)
 CONTROL = 12
 EXPANSIONS = [(1,), (2,), (3,), (4,), (4, 3), (2, 3), (3, 1), (3, 4), (6,), (6, 1), (EOS,), (EOS,), ()]
 DIRECT = [-1, 0, 1, 2, 3, 0, 8, -1, 10]

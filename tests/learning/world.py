@@ -1,7 +1,5 @@
 """A replay, the adapter versions learned from it, and the jobs between them, with nothing of the app around."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A child that talks in lines: heard, answered, explained by its last words, and gone when it is ended."""
 
-from __future__ import annotations
-
 import os
 import textwrap
 from pathlib import Path

@@ -1,14 +1,11 @@
 """How far a load has come is told to who watches it, and it can be called off."""
 
-from __future__ import annotations
-
 import shutil
-import threading
 
 import pytest
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.processes.progress import CalledOff, Newest, Overtaken, Progress, settle, tell, watched
+from omnidraft.processes.progress import CalledOff, Progress, watched
 from omnidraft.storage.paths import find_data_home
 from omnidraft.storage.trial import TRIALS, WITHIN
 
@@ -67,35 +64,3 @@ def test_a_load_that_is_called_off_leaves_what_was_there(assistant, stranger, un
     assert assistant.target.name == "tiny-target-b"
     assistant.load(stranger, None)  # nobody remembers a verdict that was none
     assert assistant.target.name == "stranger"
-
-
-def test_what_is_too_far_goes_on(tmp_path):
-    progress = Progress(tmp_path)
-    with watched(progress):
-        settle()
-        progress.call_off()
-        tell("measuring")
-    tell("nobody watches")
-    assert progress.doing == "measuring"
-
-
-def test_of_two_choices_the_overtaken_one_is_not_the_last_word(tmp_path):
-    choices, told, begun = Newest(), [], threading.Event()
-    first = choices.begin(tmp_path / "one.gguf")
-
-    def choose():
-        try:
-            with choices.unless_overtaken(first):
-                begun.wait(10)
-        except Overtaken as error:
-            told.append(str(error))
-
-    thread = threading.Thread(target=choose)
-    thread.start()
-    second = choices.begin(tmp_path / "two.gguf")
-    begun.set()
-    thread.join()
-    assert told == ["Another model than one was chosen meanwhile."]
-    assert first.called_off
-    with choices.unless_overtaken(second):
-        pass

@@ -1,7 +1,5 @@
 """Each system's way with processes: the real one here, and the branch of the other by what it asks of psutil."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
@@ -77,29 +75,6 @@ def test_windows_is_asked_for_no_window_and_never_for_signals(monkeypatch):
     monkeypatch.setattr(system.os, "killpg", lambda *_: pytest.fail("a signal"))
     system.limit_processor(0)  # would end this process where limits are known
     system.limit_memory(0)
-
-
-def test_windows_lowers_its_priority_by_class(monkeypatch):
-    asked = []
-    monkeypatch.setattr(system, "SYSTEM", "win32")
-    monkeypatch.setattr(system.psutil, "BELOW_NORMAL_PRIORITY_CLASS", 16384, raising=False)
-    monkeypatch.setattr(system.psutil.Process, "nice", lambda self, value: asked.append(value))
-    system.lower_priority()
-    assert asked == [16384]
-
-
-@pytest.mark.parametrize("name", ["linux", "darwin"])
-def test_memory_is_counted_in_bytes_everywhere(monkeypatch, name):
-    if HERE == "win32":
-        pytest.skip("has no such counters")
-    held = psutil.Process().memory_info().rss
-    assert held / 4 < system.peak_memory() < held * 16
-    monkeypatch.setattr(system, "SYSTEM", name)
-    monkeypatch.setattr(system.Path, "read_text", lambda self: "")  # as where there is no /proc
-    import resource
-
-    unit = {"linux": 1024, "darwin": 1}[name]
-    assert system.peak_memory() == resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
 @pytest.mark.skipif(HERE == "win32", reason="has no such limits")

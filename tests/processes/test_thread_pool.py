@@ -1,15 +1,9 @@
 """Threads that are done computing keep no helpers: with more of them than processors every pass waits for sleepers."""
 
-from __future__ import annotations
-
-import ctypes
-import os
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-import llama_cpp
 import numpy as np
 import pytest
 
@@ -35,12 +29,6 @@ def settled(expected: int) -> int:
     return count
 
 
-def in_a_thread(work: Callable[[], object]) -> None:
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-
-
 @pytest.fixture
 def alone() -> int:
     """How many threads there are while nothing is computed."""
@@ -55,18 +43,6 @@ def target(alone: int, models: Path) -> Iterator[LlamaTarget]:
         yield opened
 
 
-def test_opening_a_model_leaves_no_helpers(alone: int, target: LlamaTarget):
-    assert settled(alone) == alone
-
-
-def test_helpers_stay_between_passes_and_go_when_the_model_is_emptied(alone: int, target: LlamaTarget):
-    target.extend([5, 6, 7], 1)
-    target.extend([8], 1)
-    assert settled(alone + THREADS - 1) == alone + THREADS - 1
-    target.rewind(0)
-    assert settled(alone) == alone
-
-
 def test_an_answer_leaves_no_helpers_whether_it_ends_or_is_left(alone: int, target: LlamaTarget):
     for last in (None, 3):
         events = toys.decoded(target, [5, 6, 7], SamplingSettings(temperature=0.0, max_tokens=8), 0)
@@ -77,20 +53,6 @@ def test_an_answer_leaves_no_helpers_whether_it_ends_or_is_left(alone: int, targ
                 break
         events.close()
         assert settled(alone) == alone
-
-
-def test_an_answer_in_another_thread_has_the_only_helpers(alone: int, target: LlamaTarget):
-    counted = []
-
-    def answer() -> None:
-        for number, _ in enumerate(toys.decoded(target, [5, 6, 7], SamplingSettings(temperature=0.0, max_tokens=8), 0)):
-            if number == 3:
-                counted.append(settled(alone + THREADS))
-
-    for _ in range(2):
-        in_a_thread(answer)
-    assert counted == [alone + 1 + THREADS - 1] * 2
-    assert settled(alone) == alone
 
 
 def test_a_small_drafter_steps_without_helpers_but_reads_a_prompt_with_them(alone: int, models: Path):
@@ -105,22 +67,3 @@ def test_a_small_drafter_steps_without_helpers_but_reads_a_prompt_with_them(alon
         for i in range(5, 69):
             row = drafter.extend([i], 1)[0]
         np.testing.assert_allclose(row, before, atol=0.03)
-
-
-def test_passes_after_a_release_give_the_same_logits(target: LlamaTarget):
-    before = target.extend([5, 6, 7], 3).copy()
-    target.rewind(0)
-    assert (target.extend([5, 6, 7], 3) == before).all()
-
-
-def test_a_release_keeps_what_was_set_for_this_thread():
-    openmp = ctypes.CDLL(os.path.join(os.path.dirname(llama_cpp.__file__), "lib", "libggml-cpu.so"))
-    kept = []
-
-    def work() -> None:
-        openmp.omp_set_num_threads(7)
-        release_helpers()
-        kept.append(openmp.omp_get_max_threads())
-
-    in_a_thread(work)
-    assert kept == [7]

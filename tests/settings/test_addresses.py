@@ -1,7 +1,5 @@
 """Addresses and splits as people write them."""
 
-from __future__ import annotations
-
 import pytest
 
 from omnidraft.errors import SettingsError

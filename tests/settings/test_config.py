@@ -1,7 +1,7 @@
 """Settings: what exists is valid, and what is refused says why."""
 
 import math
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 
 import pytest
 
@@ -9,25 +9,15 @@ from omnidraft.errors import SettingsError
 from omnidraft.settings.config import (
     AppSettings,
     CacheSettings,
-    DraftSettings,
-    LearningSettings,
-    ModelSettings,
     SamplingSettings,
     changed,
     describe,
     from_dict,
-    to_dict,
     value_of,
 )
 
 SETTINGS = describe(AppSettings)
-GROUPS = {
-    "sampling": SamplingSettings,
-    "draft": DraftSettings,
-    "cache": CacheSettings,
-    "model": ModelSettings,
-    "learning": LearningSettings,
-}
+GROUPS = {f.name: type(value) for f in fields(AppSettings) if is_dataclass(value := getattr(AppSettings(), f.name))}
 
 
 def test_every_field_of_every_class_is_described_by_one_line():
@@ -82,12 +72,6 @@ def test_wrong_types_are_refused_with_one_sentence_naming_the_setting(setting):
         assert "\n" not in str(error.value)
 
 
-def test_a_whole_number_becomes_a_float_where_a_float_is_meant():
-    settings = SamplingSettings(temperature=1, top_p=1)
-    assert type(settings.temperature) is float
-    assert type(settings.top_p) is float
-
-
 def test_stop_accepts_a_list_and_keeps_a_tuple():
     assert SamplingSettings(stop=["\n\n", "User:"]).stop == ("\n\n", "User:")
     with pytest.raises(SettingsError, match=r"sampling\.stop"):
@@ -96,32 +80,11 @@ def test_stop_accepts_a_list_and_keeps_a_tuple():
         SamplingSettings(stop=[""])
 
 
-def test_texts_that_utf8_cannot_say_are_refused():
-    with pytest.raises(SettingsError):
-        AppSettings(target="\ud83d")
-    with pytest.raises(SettingsError):
-        AppSettings(target="a\0b")
-
-
 def test_a_cache_counted_in_megabytes_has_its_own_bound():
     CacheSettings(capacity=4096, unit="MB")
     CacheSettings(capacity=20_000, unit="entries")
     with pytest.raises(SettingsError, match=r"cache\.capacity is 20000.*4,096"):
         CacheSettings(capacity=20_000, unit="MB")
-
-
-def test_plain_values_and_back_are_the_same_settings():
-    settings = changed(
-        AppSettings(),
-        **{
-            "target": "models/a.gguf",
-            "sampling.stop": ["x"],
-            "sampling.seed": 7,
-            "draft.mode": "lookup",
-            "theme": "dark",
-        },
-    )
-    assert from_dict(AppSettings, to_dict(settings)) == (settings, [])
 
 
 def test_unknown_names_are_left_out_with_a_warning_each():

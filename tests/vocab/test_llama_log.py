@@ -1,11 +1,7 @@
 """Why llama.cpp refused a file is known in every process, whatever else used the library before or beside it."""
 
-from __future__ import annotations
-
 import ctypes
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
 
 import gguf
 import llama_cpp
@@ -55,30 +51,3 @@ def test_an_unsupported_architecture_is_named(tmp_path: Path):
 def test_a_missing_setting_is_named(tmp_path: Path):
     with pytest.raises(ModelError, match=r"tokenizer\.ggml\.model"):
         read_gguf_vocabulary(headless(tmp_path / "empty.gguf", "llama"))
-
-
-def test_threads_that_load_at_once_get_their_own_reason(tmp_path: Path):
-    names = [f"zeta-{number}" for number in range(4)]
-    paths = [headless(tmp_path / f"{name}.gguf", name) for name in names]
-    start = Barrier(len(names))
-
-    def reasons(path: Path) -> list[str]:
-        start.wait()
-        found = []
-        for _ in range(30):
-            with pytest.raises(ModelError) as caught:
-                read_gguf_vocabulary(path)
-            found.append(str(caught.value))
-        return found
-
-    with ThreadPoolExecutor(len(names)) as pool:
-        for name, found in zip(names, pool.map(reasons, paths), strict=True):
-            assert all(f"unknown model architecture: '{name}'" in sentence for sentence in found)
-
-
-def test_an_earlier_failure_does_not_explain_a_later_one(tmp_path: Path):
-    with pytest.raises(ModelError):
-        read_gguf_vocabulary(headless(tmp_path / "new.gguf", "zeta-7"))
-    assert "zeta-7" in llama_vocab.first_error()
-    llama_vocab.begin()
-    assert llama_vocab.first_error() == ""

@@ -1,10 +1,7 @@
 """A model file is described fast and without its data; every unusable file is refused in one sentence."""
 
-from __future__ import annotations
-
 import os
 import struct
-import time
 from pathlib import Path
 
 import numpy as np
@@ -38,34 +35,11 @@ def test_a_bundled_target_is_described(models: Path):
     assert (drafter.tied, drafter.vocabulary_family) == (False, "spm")
 
 
-def test_a_vocabulary_is_told_from_a_model(shared: Path):
-    info = read_info(shared / "vocabs" / "ggml-vocab-qwen2.gguf")
-    assert info.kind == "vocabulary"
-    assert (info.vocabulary_size, info.n_ctx_train) == (151936, 32768)
-
-
-def test_a_large_vocabulary_is_walked_in_a_fraction_of_a_second(shared: Path, tmp_path: Path):
-    copy = tmp_path / "fresh.gguf"  # a path never asked for, so nothing is remembered
-    copy.write_bytes((shared / "vocabs" / "ggml-vocab-llama-bpe.gguf").read_bytes())
-    start = time.perf_counter()
-    read_info(copy)
-    first = time.perf_counter() - start
-    start = time.perf_counter()
-    read_info(copy)
-    assert first < 1.0  # 0.03 s on an idle machine, where the gguf package takes 9 s
-    assert time.perf_counter() - start < 0.05
-
-
 def test_a_changed_file_is_read_again(write_gguf):
     path = write_gguf("m.gguf", "llama", {"general.name": "before"})
     assert read_info(path).title == "before"
     write_gguf("m.gguf", "llama", {"general.name": "after it"})
     assert read_info(path).title == "after it"
-
-
-def test_what_is_no_file_is_refused(tmp_path: Path):
-    assert "does not exist" in refusal(tmp_path / "nowhere.gguf")
-    assert "folder" in refusal(tmp_path)
 
 
 @pytest.mark.parametrize(("content", "told"), [
@@ -80,12 +54,14 @@ def test_what_is_no_gguf_of_a_version_we_read_is_refused(tmp_path: Path, content
     assert told in refusal(path)
 
 
-@pytest.mark.skipif(os.name == "nt" or not hasattr(os, "geteuid") or os.geteuid() == 0, reason="needs file modes")
-def test_an_unreadable_file(tmp_path: Path):
-    path = tmp_path / "secret.gguf"
-    path.write_bytes(b"GGUF")
-    path.chmod(0)
-    assert "cannot be read" in refusal(path)
+def test_what_is_no_file_is_refused(tmp_path: Path):
+    assert "does not exist" in refusal(tmp_path / "nowhere.gguf")
+    assert "folder" in refusal(tmp_path)
+    if hasattr(os, "geteuid") and os.geteuid() != 0:
+        path = tmp_path / "secret.gguf"
+        path.write_bytes(b"GGUF")
+        path.chmod(0)
+        assert "cannot be read" in refusal(path)
 
 
 def test_every_cut_of_a_model_is_noticed(models: Path, tmp_path: Path):
@@ -104,11 +80,6 @@ def test_tokens_spelled_alike_are_refused_before_llama_cpp_aborts(models: Path, 
         with pytest.raises(ModelError, match="spelled alike"):
             usable_info(path)
     assert usable_info(models / "tiny-target-a-f16.gguf").kind == "model"
-
-
-@pytest.mark.parametrize("epsilon", [-1e-5, float("nan"), float("inf")])
-def test_a_norm_epsilon_llama_cpp_would_abort_on(write_gguf, epsilon: float):
-    assert "epsilon" in refusal(write_gguf("e.gguf", "llama", {"llama.attention.layer_norm_rms_epsilon": epsilon}))
 
 
 def test_an_unknown_number_format(models: Path, tmp_path: Path):
@@ -137,11 +108,6 @@ def test_an_unknown_number_format(models: Path, tmp_path: Path):
 def test_files_that_are_no_chat_models_are_told_apart(write_gguf, architecture: str, metadata: dict, kind: str):
     path = write_gguf("k.gguf", architecture, metadata, {"w": np.zeros((2, 32), np.float32)})
     assert read_info(path).kind == kind
-
-
-def test_a_setting_per_layer_counts_as_its_largest(write_gguf):
-    path = write_gguf("layers.gguf", "openelm", {"openelm.attention.head_count": [12, 16, 20]})
-    assert read_info(path).heads == 20
 
 
 def split(write_gguf, number: int, count: int) -> Path:

@@ -1,7 +1,5 @@
 """Large files are there whole or not at all, and a full disk is noticed before they are written."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

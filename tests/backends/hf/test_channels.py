@@ -1,7 +1,5 @@
 """A model that answers in channels, in a folder: what ends its thoughts does not end the answer."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a folder takes is known before it is loaded, and a load that cannot fit is refused with a way out."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -101,13 +99,3 @@ def test_a_shorter_format_is_suggested_where_no_shorter_context_helps(folder: Pa
     with pytest.raises(ModelError, match="set dtype to bfloat16"):
         HfTarget.open(folder, ModelSettings(n_ctx=600, dtype="float32", device="cpu"))
     HfTarget.open(folder, ModelSettings(n_ctx=600, dtype="bfloat16", device="cpu")).close()
-
-
-def test_half_the_memory_is_taken_by_itself_where_the_folder_is_stored_so(folder: Path, monkeypatch):
-    info = read_folder(folder)
-    free = folder_estimate(info, "cpu", "float32", 600).total - 1
-    monkeypatch.setattr(load, "available_bytes", lambda: free)
-    assert load.choose_dtype(info, "cpu", "auto", 600) == "float32"  # nothing is won: stored in float32
-    object.__setattr__(info, "quantization", "BF16")
-    assert load.choose_dtype(info, "cpu", "auto", 600) == "bfloat16"
-    assert load.choose_dtype(info, "cpu", "float32", 600) == "float32"

@@ -1,7 +1,5 @@
 """The layers that stand in for torch's compute what torch's do, row by row, whatever the number of rows."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 
@@ -46,39 +44,6 @@ def test_packed_layers_compute_the_same(layers, dtype: str, tolerance: float):
         for rows in ROWS:
             x = torch.randn(1, rows, 70).to(plain[0].weight.dtype)
             torch.testing.assert_close(packed(x), plain(x), atol=tolerance, rtol=tolerance)
-
-
-def test_a_tied_output_layer_leaves_the_embedding_alone(tmp_path: Path):
-    import torch
-    import transformers
-
-    from omnidraft.backends.hf.load import pack_linears
-
-    folder = write_folder(tmp_path / "tied", tie_word_embeddings=True)
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
-    ids = torch.arange(1, 30)[None]
-    with torch.inference_mode():
-        expected = model(ids).logits
-        assert pack_linears(model)
-        torch.testing.assert_close(model(ids).logits, expected, atol=1e-4, rtol=1e-4)
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
-def test_int8_layers_round_weights_and_nothing_else(dtype: str):
-    import torch
-
-    from omnidraft.backends.hf.load import Int8Linear
-
-    torch.manual_seed(1)
-    linear = torch.nn.Linear(96, 40).to(getattr(torch, dtype))
-    rounded = Int8Linear(linear)
-    exact = rounded.weight.float() * rounded.scale.float()[:, None]
-    assert (exact - linear.weight.float()).abs().max() <= 0.01 * linear.weight.abs().max()
-    with torch.inference_mode():
-        for rows in ROWS:
-            x = torch.randn(1, rows, 96).to(linear.weight.dtype)
-            expected = torch.nn.functional.linear(x.float(), exact, linear.bias.float())
-            torch.testing.assert_close(rounded(x).float(), expected, atol=0.03, rtol=0.03)
 
 
 def test_an_int8_target_agrees_roughly_and_takes_tokens_back(tmp_path: Path):

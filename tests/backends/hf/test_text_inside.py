@@ -1,8 +1,6 @@
 """Every architecture computes what the library does and takes tokens back: with sliding windows, with layers that carry
 a state on, and inside of models that read pictures too."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

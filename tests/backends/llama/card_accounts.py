@@ -3,8 +3,6 @@
 A process of its own, which losing a worker ends: `python -m tests.backends.llama.card_accounts WORKERS FILES CONTEXTS`.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 

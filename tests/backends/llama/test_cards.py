@@ -1,7 +1,5 @@
 """Layers on graphics cards: what fits is used, more never, and what is told before is what llama.cpp holds then."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

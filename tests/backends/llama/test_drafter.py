@@ -1,7 +1,5 @@
 """A drafter swaps adapters without leaving a trace of the old one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +10,6 @@ import pytest
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings
-from omnidraft.storage.trial import Trials
-from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 SETTINGS = ModelSettings(n_ctx=256, threads=1)
 IDS = list(range(300, 330))
@@ -51,15 +47,6 @@ def test_a_misfit_is_refused_and_everything_stays(drafter: LlamaDrafter, write_a
     np.testing.assert_allclose(drafter.extend(IDS[20:], 1), expected, atol=0.03)
 
 
-def test_the_adapters_file_may_go_once_loaded(drafter: LlamaDrafter, write_adapter):
-    path = write_adapter("lora.gguf", drafter.info.path)
-    drafter.set_adapter(path)
-    expected = drafter.extend(IDS, 1).copy()
-    path.unlink()
-    drafter.rewind(0)
-    np.testing.assert_array_equal(drafter.extend(IDS, 1), expected)
-
-
 def test_many_swaps_do_not_leak(drafter: LlamaDrafter, write_adapter):
     path = write_adapter("lora.gguf", drafter.info.path, rank=64)  # about 1 MB
     sizes = []
@@ -68,22 +55,6 @@ def test_many_swaps_do_not_leak(drafter: LlamaDrafter, write_adapter):
         drafter.extend(IDS[:3], 1)
         sizes.append(psutil.Process().memory_info().rss)
     assert sizes[-1] - sizes[19] < 10_000_000
-
-
-def test_everything_that_opens_a_model_asks(monkeypatch, models, write_adapter):
-    """The vocabulary, the model, its adapter: none is given to llama.cpp before it was asked about."""
-    asked = []
-    monkeypatch.setattr(Trials, "require", lambda _, *given: asked.append([Path(one).name for one in given]))
-    model = models / "tiny-drafter-f16.gguf"
-    vocabulary = read_gguf_vocabulary(model)
-    assert asked == [[model.name]]
-    with LlamaDrafter.open(model, ModelSettings(n_ctx=64, threads=1), vocabulary=vocabulary) as drafter:
-        assert asked == [[model.name]] * 2
-        drafter.set_adapter(write_adapter("a.gguf", model))
-    assert asked[2:] == [[model.name, "a.gguf"]]
-
-
-# Steps of one token, taken as one of two rows
 
 
 def test_a_step_says_what_a_wide_pass_says_and_leaves_nothing_behind(drafter: LlamaDrafter):
@@ -96,21 +67,3 @@ def test_a_step_says_what_a_wide_pass_says_and_leaves_nothing_behind(drafter: Ll
         assert (len(drafter.tokens), context.held) == (at + 1, at + 1)
     drafter.rewind(21)
     assert np.abs(drafter.extend(IDS[21:], 9) - wide[21:]).max() < 0.02
-
-
-def test_the_last_token_of_the_context_has_no_second_row(drafter: LlamaDrafter):
-    full = [IDS[n % len(IDS)] for n in range(drafter.n_ctx)]
-    drafter.extend(full[:-2], 1)
-    wide = drafter.extend(full[-2:], 2).copy()
-    drafter.rewind(drafter.n_ctx - 2)
-    for row, token in enumerate(full[-2:]):
-        assert np.abs(drafter.extend([token], 1) - wide[row]).max() < 0.02
-    assert drafter._live().held == drafter.n_ctx
-
-
-def test_only_steps_of_one_thread_are_taken_so(models: Path):
-    for threads, pairs in ((1, True), (2, False)):
-        with LlamaDrafter.open(models / "tiny-drafter-f16.gguf", ModelSettings(n_ctx=64, threads=threads)) as opened:
-            assert (opened._live().least_rows == 2) is pairs
-    with LlamaDrafter.open(models / "tiny-target-a-f16.gguf", SETTINGS) as larger:
-        assert larger._live().least_rows == 1

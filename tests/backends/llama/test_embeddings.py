@@ -1,7 +1,5 @@
 """Embeddings: the mean of the last hidden states, whatever the steps, and nothing of the answering cache touched."""
 
-from __future__ import annotations
-
 import llama_cpp
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Pictures in a llama.cpp cache: three ways of reading them, taken back before and behind, never inside."""
 
-from __future__ import annotations
-
 import ctypes
 from pathlib import Path
 
@@ -10,12 +8,10 @@ import pytest
 
 from omnidraft.backends.base import Aborted
 from omnidraft.backends.llama import estimate
-from omnidraft.backends.llama.eyes import MOST_PICTURES
 from omnidraft.backends.llama.model import LlamaTarget
-from omnidraft.backends.llama.rewind import Positions
 from omnidraft.backends.llama.runtime import AbortFlag
 from omnidraft.backends.opening import open_target
-from omnidraft.backends.pictures import FIRST, pictures_end, steps, until_picture
+from omnidraft.backends.pictures import FIRST
 from omnidraft.errors import ModelError, NoRoom
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.trial import Trials
@@ -26,42 +22,12 @@ SETTINGS = ModelSettings(n_ctx=512, threads=1)
 BEFORE, BEHIND = [5, 6, 7], [8, 9, 10]
 
 
-def test_positions_count_what_a_picture_takes():
-    positions = Positions()
-    positions.add(3, rows=12, positions=4)
-    positions.add(20, rows=12, positions=4)
-    assert [positions.behind(rows) for rows in (0, 3, 15, 20, 32, 40)] == [0, 3, 7, 12, 16, 24]
-    assert [positions.rows(last) for last in (2, 3, 6, 7, 11, 12, 15, 16)] == [3, 15, 15, 16, 20, 32, 32, 33]
-    with pytest.raises(ValueError, match="inside"):
-        positions.behind(10)
-    positions.cut(20)
-    assert positions.behind(40) == 32
-
-
-def test_steps_end_at_pictures():
-    picture = list(range(FIRST, FIRST + 6))
-    ids = [1, 2, 3, *picture, *picture, 4]
-    assert [len(step) for step in steps(ids, 2)] == [2, 1, 6, 6, 1]
-    assert (pictures_end(ids), pictures_end([1, 2])) == (15, 0)
-    assert until_picture(ids) == [1, 2, 3]
-    assert until_picture([1, 2]) == [1, 2]
-
-
 @pytest.fixture(params=PROJECTORS)
 def target(request, tmp_path):
     model, projector = vision_model(tmp_path, request.param)
     with LlamaTarget.open(model, SETTINGS) as target:
         target.open_eyes(projector)
         yield target
-
-
-@needs_eyes
-def test_what_stands_behind_a_picture_depends_on_it(target):
-    one, other = (
-        target.extend(BEFORE + target.eyes.ids(noise(seed)) + BEHIND, 1).copy()
-        for seed in (1, 2) if target.rewind(0) is None
-    )  # fmt: skip
-    assert np.abs(one - other).max() > 0.1
 
 
 @needs_eyes
@@ -85,26 +51,6 @@ def test_a_picture_is_never_cut_in_two(target):
     with pytest.raises(ValueError, match="inside a picture"):
         target.rewind(next(at for at, id in enumerate(ids) if id >= FIRST) + 1)
     assert target.tokens == ids
-
-
-@needs_eyes
-def test_a_picture_shown_again_is_not_encoded_again(target):
-    ids = target.eyes.ids(noise(1))
-    target.extend(ids, 0)
-    kept = [stretch.embeddings for stretch in target.eyes._stretches.values()]
-    target.rewind(0)
-    assert target.eyes.ids(noise(1)) == ids
-    target.extend(ids, 0)
-    assert all(a is b.embeddings for a, b in zip(kept, target.eyes._stretches.values(), strict=True))
-
-
-@needs_eyes
-def test_many_pictures_push_out_the_oldest(target):
-    first = target.eyes.ids(noise(0))
-    for seed in range(1, MOST_PICTURES + 1):
-        target.eyes.ids(noise(seed))
-    assert target.eyes.ids(noise(MOST_PICTURES)) != target.eyes.ids(noise(0)) != first
-    assert len(target.eyes._ids) == MOST_PICTURES
 
 
 @needs_eyes

@@ -1,8 +1,5 @@
 """What is particular to a llama.cpp target: what is refused, interruptions, cache formats, threads, no memory lost."""
 
-from __future__ import annotations
-
-import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -13,7 +10,6 @@ import psutil
 import pytest
 
 from omnidraft.backends.base import Aborted
-from omnidraft.backends.llama import context
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.sizes import pass_bytes
 from omnidraft.errors import ModelError
@@ -30,17 +26,6 @@ TOLERANCE = 0.03
 def target(models: Path) -> Iterator[LlamaTarget]:
     with LlamaTarget.open(models / "tiny-target-a-f16.gguf", SETTINGS, max_rows=32) as opened:
         yield opened
-
-
-def test_a_pass_whose_results_nobody_reads_waits_for_the_device(models: Path, monkeypatch):
-    monkeypatch.setattr(context, "N_BATCH", 64)
-    with LlamaTarget.open(models / "tiny-target-a-f16.gguf", SETTINGS, max_rows=32) as target:
-        waited: list[object] = []
-        monkeypatch.setattr(context.llama_cpp, "llama_synchronize", waited.append)
-        target.extend(ids_of(target, 100), 0)
-        assert len(waited) == 2  # of 64 ids each
-        target.extend(ids_of(target, 3), 3)  # its rows are waited for when they are read
-        assert len(waited) == 2
 
 
 def test_a_long_prefill_can_be_aborted_and_the_model_used_afterwards(models: Path):
@@ -118,13 +103,6 @@ def test_files_that_cannot_be_targets_are_refused(models, shared, tmp_path: Path
     hollow = refusal(write_gguf("hollow.gguf", "llama", {}, tensors))
     assert "key not found" in hollow or "damaged" in hollow
     assert "without weights" in refusal(shared / "vocabs" / "ggml-vocab-gpt-2.gguf")
-
-
-def test_names_with_spaces_and_other_scripts_load(models: Path, tmp_path: Path):
-    path = tmp_path / "mein Modell ünï 模型.gguf"
-    shutil.copy(models / "tiny-target-b-f16.gguf", path)
-    with LlamaTarget.open(path, SETTINGS) as target:
-        assert target.extend([1], 1).shape[0] == 1
 
 
 def test_opening_and_closing_does_not_leak(models: Path):

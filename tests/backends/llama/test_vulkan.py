@@ -6,8 +6,6 @@ a folder that has it. The driver translates each of llama.cpp's programs when it
 of a processor (Debian 12's with LLVM 15 far more), and keeps them in Mesa's cache: the first run is slow.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

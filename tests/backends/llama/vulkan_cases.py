@@ -4,8 +4,6 @@
 speed from it mean nothing.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

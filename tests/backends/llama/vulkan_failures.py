@@ -3,8 +3,6 @@
 `python -m tests.backends.llama.vulkan_failures HOME full|gone|after`.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

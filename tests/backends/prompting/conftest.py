@@ -1,7 +1,5 @@
 """One vocabulary with ChatML's control tokens, and templates over it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

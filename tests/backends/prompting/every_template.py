@@ -1,8 +1,6 @@
 """Chat templates to test with: a handful written for these tests, and those of published models where they lie beside
 the checkout."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """What a template writes, and whether a text is what a grammar describes, asked of the matcher of bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from omnidraft.backends.prompting.grammar import Grammar, by_bytes

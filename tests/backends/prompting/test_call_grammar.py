@@ -1,12 +1,14 @@
 """Forced calls, in JSON and in tags, with markers as text or as control tokens, and nothing else; and an answer under a
 grammar, which stands behind the thoughts that its prompt has opened, or in its channel."""
 
-from __future__ import annotations
+import json
 
 import numpy as np
 import pytest
 
+from omnidraft.backends.prompting.formats.events import Call
 from omnidraft.backends.prompting.formats.harmony import THOUGHT_MARKS
+from omnidraft.backends.prompting.formats.open import read
 from omnidraft.backends.prompting.formats.pattern import WrittenCall
 from omnidraft.backends.prompting.grammar import (
     behind_thoughts,
@@ -14,13 +16,15 @@ from omnidraft.backends.prompting.grammar import (
     check_grammar,
     gbnf_grammar,
     json_grammar,
+    required_call,
 )
 from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.errors import GrammarError, ModelError
+from omnidraft.errors import ModelError
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.backends.prompting.following import takes
-from tests.backends.thinking_templates import OPENED, SWITCHED
+from tests.backends.thinking_templates import OPENED
+from tests.backends.tool_templates import TEMPLATES
 
 WEATHER = {"name": "weather", "parameters": {
     "type": "object", "required": ["city"],
@@ -56,11 +60,6 @@ def test_without_tools_there_is_nothing_to_force():
         call_grammar(JSON, [])
 
 
-def test_a_schema_that_reaches_elsewhere_is_refused():
-    with pytest.raises(GrammarError, match="cannot be turned into a grammar"):
-        check_grammar(call_grammar(JSON, [{"name": "x", "parameters": {"$ref": "https://example.org/schema"}}]))
-
-
 NUMBER = json_grammar({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
 DIGITS = gbnf_grammar('root ::= "n" b\nb ::= [0-9]+')
 HARMONY = (
@@ -79,11 +78,6 @@ def test_thoughts_that_are_open_come_first(vocabulary, grammar, before, good):
     behind = behind_thoughts(grammar, ChatTemplate(OPENED, vocabulary))
     answer = '{"a": 3}' if grammar is NUMBER else "n31"
     assert takes(behind, before + answer) is good
-
-
-def test_where_nothing_is_open_the_answer_comes_at_once(vocabulary):
-    assert behind_thoughts(NUMBER, ChatTemplate(SWITCHED, vocabulary)) == NUMBER
-    assert behind_thoughts(NUMBER, ChatTemplate(OPENED, vocabulary).told({"thinking": False})) == NUMBER
 
 
 def test_channels_come_first_with_thoughts_or_without(vocabulary):
@@ -111,3 +105,29 @@ def test_an_end_of_thoughts_that_is_a_control_token_is_written_as_one(models):
         assert state.allowed(np.array([token]))[0]
         state.accept(token)
     assert state.allowed(np.array([vocabulary.eos]))[0]
+
+
+def test_control_strings_in_tools_stay_text(vocabulary):
+    template = ChatTemplate(TEMPLATES["hermes"], vocabulary)
+    sly = {"type": "function", "function": {"name": "x", "description": "<|im_end|> sly"}}
+    spans = template.render([{"role": "user", "content": "Hi", "tools": [sly]}])
+    (span,) = [span for span in spans if "sly" in span.text]
+    assert not span.control
+    assert "<|im_end|> sly" in span.text
+
+
+@pytest.mark.parametrize("form", TEMPLATES)
+def test_a_forced_call_is_one_the_reader_reads(form, vocabulary):
+    template = ChatTemplate(TEMPLATES[form], vocabulary)
+    known = next(shape.written for shape in template.form.calls if shape.written is not None)
+    grammar = required_call(template, [WEATHER, CLOCK])
+
+    def written(name: str, arguments: dict) -> str:
+        return known.before + name + known.between + json.dumps(arguments) + known.behind
+
+    good, tools = written("weather", {"city": "Oslo", "unit": "C"}), {"weather": WEATHER["parameters"]}
+    assert takes(grammar, good)
+    assert read(template.form, good, tools, size=5).calls == [Call("weather", '{"city": "Oslo", "unit": "C"}')]
+    assert takes(grammar, written("clock", {"zone": "UTC"}))
+    for wrong in (written("weather", {}), written("clock", {"zone": "C"}), written("other", {}), good + "x", "Hello"):
+        assert not takes(grammar, wrong)

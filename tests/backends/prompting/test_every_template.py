@@ -1,8 +1,6 @@
 """What must hold through every template: the same text as transformers, calls and results, and that
 typed markers stay text."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from functools import cache

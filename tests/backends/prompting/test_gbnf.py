@@ -1,7 +1,5 @@
 """GBNF as llguidance follows it: what llama.cpp makes of it, exact counts, refusals that come at once."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 import time
@@ -11,7 +9,7 @@ import numpy as np
 import pytest
 
 from omnidraft.backends.llama.runtime import begin_call
-from omnidraft.backends.prompting.grammar import by_bytes, check_grammar, gbnf_grammar
+from omnidraft.backends.prompting.grammar import check_grammar, gbnf_grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.errors import GrammarError
 from omnidraft.vocab import Vocabulary
@@ -90,12 +88,6 @@ def test_classes_take_the_characters_they_name(characters, recursive):
     for sign in map(chr, [1, 9, 10, 31, 45, 65, 67, 68, 90, 91, 93, 97, 122, 127, 128, 0xE9, 0xFD, 0xFE, 0x7FF, 0x800,
                           0x65E5, 0x672C, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x1F600, 0x10FFFF]):  # fmt: skip
         assert takes(grammar, sign) == bool(re.fullmatch(characters, sign, re.DOTALL)), (characters, sign)
-
-
-def test_bytes_that_are_no_text_never_pass():
-    for data in (b"\xff", b"\x80", b"\xc0\x80", b"\xe0\x80\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xf8\x88"):
-        matcher = by_bytes(gbnf_grammar("root ::= .*"), ())
-        assert matcher.try_consume_tokens(list(data)) < len(data)
 
 
 class Library:

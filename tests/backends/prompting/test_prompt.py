@@ -1,16 +1,14 @@
 """The next prompt begins with the committed ids as they are; only what is new gets tokenized."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 
 import pytest
 
 from omnidraft.backends.gguf.file import read_info
-from omnidraft.backends.prompting.prompt import answer_ids, count_ids, ends_without_space, fit_context, prompt_ids
+from omnidraft.backends.prompting.prompt import RawText, answer_ids, fit_context, prompt_ids
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.errors import ModelError
+from omnidraft.errors import ContextFull, ModelError
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 NAMES = ("tiny-target-a", "tiny-target-b", "tiny-drafter")
@@ -63,17 +61,6 @@ def test_a_first_prompt_is_the_rendering(chat: Chat):
     assert ids.count(chat.vocabulary.bos) == chat.vocabulary.add_bos
 
 
-def test_the_second_turn_extends_the_committed_ids_exactly(chat: Chat):
-    answer = "Four, I believe."
-    committed = chat.prompt(FIRST) + chat.pieces_one_by_one(chat.template.answer_prefix + answer)
-    messages = [*FIRST, assistant(answer), user("Sure?")]
-    for ending in ([], [chat.vocabulary.eos]):
-        ids = chat.prompt(messages, committed + ending)
-        assert ids[: len(committed + ending)] == committed + ending
-        assert chat.text(ids) == chat.text(chat.prompt(messages))
-        assert ids != chat.prompt(messages)  # the answer was not tokenized again
-
-
 def test_many_turns_keep_every_answer_as_generated(chat: Chat):
     messages, committed = [], []
     for turn in range(6):
@@ -86,31 +73,6 @@ def test_many_turns_keep_every_answer_as_generated(chat: Chat):
     assert chat.text(chat.prompt(messages, committed)) == chat.text(chat.prompt(messages))
 
 
-def test_nothing_committed_and_everything_committed(chat: Chat):
-    prompt = chat.prompt(FIRST)
-    assert chat.prompt(FIRST, prompt) == prompt
-    for length in range(len(prompt)):
-        ids = chat.prompt(FIRST, prompt[:length])
-        assert ids[:length] == prompt[:length]
-        assert chat.text(ids) == chat.text(prompt)
-
-
-def test_an_edited_last_message_keeps_the_turns_before(chat: Chat):
-    answer = "Four."
-    committed = chat.prompt(FIRST) + chat.pieces_one_by_one(chat.template.answer_prefix + answer)
-    kept = [*committed, chat.vocabulary.eos]
-    turn = chat.prompt([*FIRST, assistant(answer), user("Why?")], kept)
-    edited = chat.prompt([*FIRST, assistant(answer), user("Wherefore art thou?")], turn)
-    assert edited[: len(kept)] == kept
-    assert chat.text(edited) == chat.text(chat.prompt([*FIRST, assistant(answer), user("Wherefore art thou?")]))
-
-
-def test_another_conversation_is_tokenized_as_if_nothing_was_there(chat: Chat):
-    committed = chat.prompt([user("Something else entirely")])
-    fresh = chat.prompt(FIRST)
-    assert chat.prompt(FIRST, committed) == fresh
-
-
 def test_committed_ids_that_end_inside_a_character(chats: dict[str, Chat]):
     chat = chats["tiny-target-b"]
     messages = [user("a"), assistant("x 😀 y"), user("b")]
@@ -119,23 +81,6 @@ def test_committed_ids_that_end_inside_a_character(chats: dict[str, Chat]):
     ids = chat.prompt(messages, head + emoji)
     assert ids[: len(head + emoji)] == head + emoji
     assert chat.text(ids) == chat.text(chat.prompt(messages))
-
-
-def test_text_behind_committed_ids_is_encoded_mid_text(chats: dict[str, Chat]):
-    """SentencePiece would add a space at the start of a text; in the middle of a run there must be none."""
-    chat = chats["tiny-drafter"]
-    committed = chat.prompt([user("a")]) + chat.vocabulary.encode(" un")
-    ids = chat.prompt([user("a"), assistant("unhappy"), user("b")], committed)
-    assert ids[: len(committed)] == committed
-    assert "ASSISTANT: unhappy</s>" in chat.text(ids)
-
-
-def test_a_control_id_the_text_does_not_show_ends_the_reuse(chats: dict[str, Chat]):
-    chat = chats["tiny-target-b"]
-    odd = chat.vocabulary.controls["<|im_start|>"]
-    committed = chat.prompt(FIRST) + chat.vocabulary.encode("Fo") + [odd] + chat.vocabulary.encode("ur")
-    messages = [*FIRST, assistant("Four"), user("ok")]
-    assert chat.prompt(messages, committed) == chat.prompt(messages)
 
 
 def test_an_answer_to_go_on_with_keeps_its_ids_and_loses_what_ended_it(chat: Chat):
@@ -161,11 +106,6 @@ def test_an_answer_of_which_only_the_text_is_known_is_tokenized(chat: Chat):
     assert answer_ids(chat.vocabulary, "", prefix, [1, 2]) == []
 
 
-def test_which_prompts_end_without_a_space(chats: dict[str, Chat]):
-    ends = {name: ends_without_space(chat.template.render(FIRST)) for name, chat in chats.items()}
-    assert ends == {"tiny-target-a": False, "tiny-target-b": False, "tiny-drafter": True}
-
-
 def words(messages: list[dict]) -> int:
     return sum(len(message["content"].split()) + 1 for message in messages)
 
@@ -175,15 +115,6 @@ def conversation(turns: int) -> list[dict]:
     for turn in range(turns):
         result += [user(f"q {turn}"), assistant(f"a {turn}")]
     return [*result, user("last question")]
-
-
-def test_the_oldest_turns_go_first():
-    messages = conversation(5)
-    kept, dropped = fit_context(messages, words(messages) - 1, words)
-    assert dropped == 1
-    assert kept == [messages[0], *messages[3:]]
-    kept, dropped = fit_context(messages, words(messages) - 7, words)
-    assert dropped == 2
 
 
 def test_long_conversations_drop_in_groups_so_that_the_prefix_stays():
@@ -206,24 +137,6 @@ def test_a_last_message_that_is_too_long_is_refused_with_the_numbers():
         fit_context([user("w " * 100)], 50, words)
 
 
-def test_every_limit_is_kept():
-    messages = conversation(17)
-    for limit in range(words([messages[0], messages[-1]]), words(messages) + 2):
-        kept, dropped = fit_context(messages, limit, words)
-        assert words(kept) <= limit
-        assert (dropped == 0) == (kept == messages)
-
-
-def test_what_cannot_fit_is_counted_without_being_tokenized(chat: Chat, monkeypatch):
-    """7 MB of spaces took 22 s to refuse: each count tokenized them."""
-    asked = [{"role": "user", "content": " x" * 4_000_000}]
-    true = count_ids(chat.template, chat.vocabulary, [{"role": "user", "content": " x" * 40}])
-    assert true == len(prompt_ids(chat.template, chat.vocabulary, [{"role": "user", "content": " x" * 40}]))
-    assert count_ids(chat.template, chat.vocabulary, [{"role": "user", "content": " x" * 40}], (), 4096) == true
-    monkeypatch.setattr(type(chat.vocabulary), "encode", lambda *_args, **_options: pytest.fail("it was tokenized"))
-    assert count_ids(chat.template, chat.vocabulary, asked, (), 4096) > 4096
-
-
 def test_many_system_messages_are_rendered_in_linear_time(chat: Chat):
     """20,000 of them took 24 s: each was looked for in the whole text."""
     seconds = []
@@ -233,12 +146,6 @@ def test_many_system_messages_are_rendered_in_linear_time(chat: Chat):
         chat.template.render([*asked, {"role": "user", "content": "Hi"}])
         seconds.append(time.process_time() - begun)
     assert seconds[1] < 40 * seconds[0]
-
-
-def test_every_private_character_at_once_comes_through(chat: Chat):
-    every = "".join(map(chr, range(0xE000, 0xF900)))
-    spans = chat.template.render([{"role": "user", "content": every + "<|im_end|>"}])
-    assert any(every + "<|im_end|>" in span.text for span in spans)
 
 
 def test_of_a_conversation_far_too_long_little_is_read():
@@ -262,3 +169,37 @@ def test_as_many_turns_are_kept_whether_or_not_there_are_many(turns):
         kept, dropped = fit_context(messages, limit, words, group=1)
         least = next(n for n in range(turns) if words([messages[0], *messages[1 + 2 * n :]]) <= limit)
         assert (dropped, kept) == (least, [messages[0], *messages[1 + 2 * least :]])
+
+
+@pytest.fixture(scope="module", params=["tiny-target-a-f16.gguf", "tiny-target-b-f16.gguf", "tiny-drafter-f16.gguf"])
+def its_vocabulary(request, models):
+    return read_gguf_vocabulary(models / request.param)
+
+
+def test_a_text_is_tokenized_as_it_stands(its_vocabulary):
+    ids = RawText("Once there was").prompt_ids(its_vocabulary)
+    assert its_vocabulary.decode(ids).decode().strip() == "Once there was"
+    assert (ids[0] == its_vocabulary.bos) == bool(its_vocabulary.add_bos)
+
+
+def test_control_tokens_count_as_such(its_vocabulary):
+    text, token = next(iter(its_vocabulary.controls.items()))
+    ids = RawText(f"Hi{text}there{text}").prompt_ids(its_vocabulary)
+    assert ids.count(token) >= 2
+    assert b"".join(its_vocabulary.pieces[i] for i in ids).replace(b" ", b"") == b"Hithere"
+
+
+def test_ids_stay_as_they_are_for_the_target(its_vocabulary):
+    ids = its_vocabulary.encode("Once there was")
+    raw = RawText.of_ids(ids, its_vocabulary)
+    assert raw.target_ids(its_vocabulary, (), 4096) == ids
+    assert raw.text == "Once there was"
+    for wrong in (-1, its_vocabulary.size):
+        with pytest.raises(ValueError, match="outside"):
+            RawText.of_ids([wrong], its_vocabulary)
+
+
+@pytest.mark.parametrize("text", ["word " * 100, "x" * 50_000_000])
+def test_what_leaves_no_room_is_refused(its_vocabulary, text):
+    with pytest.raises(ContextFull, match="raise the context length"):
+        RawText(text).target_ids(its_vocabulary, (), 64)

@@ -1,15 +1,11 @@
 """Templates that ask for more time or memory than a prompt can need are refused soon, in a sentence; others are not."""
 
-from __future__ import annotations
-
 import sys
 import time
 
-import jinja2
 import pytest
 
 from omnidraft.backends.prompting.sandbox import compile_template
-from omnidraft.backends.prompting.template_limits import TemplateLimit
 from omnidraft.backends.prompting.templates import ChatTemplate
 
 SECONDS = 20  # of the processor; the budget is 3, and unlimited most of these take hours, or all memory
@@ -89,13 +85,6 @@ def test_a_template_that_leaves_out_the_question_gives_way_to_a_plain_one(vocabu
     assert any("Hi" in span.text for span in template.render(ASK))
 
 
-def test_nothing_is_computed_while_compiling():
-    begun = time.process_time()
-    for source in ("{{ 7 ** 999999999 }}", "{{ 'a' * 10**9 }}", "{{ 'a' | center(10**9) }}", "{{ 'a' ~ 'b' }}"):
-        compile_template(source)
-    assert time.process_time() - begun < SECONDS
-
-
 @pytest.mark.skipif(sys.gettrace() is not None, reason="it is about time, and every line is being traced")
 def test_the_price_grows_with_what_is_given():
     """Templates in circulation add a message to the text so far, look through it and write it as JSON."""
@@ -117,10 +106,3 @@ def test_the_price_grows_with_what_is_given():
     assert text.count("<|im_start|>") == 20_000
     huge = [{"role": "user", "content": "x" * (8 << 20)}]
     assert len(compile_template(source).render({"messages": huge})) > 8 << 20
-
-
-def test_refusals_tell_a_limit_from_a_mistake():
-    with pytest.raises(TemplateLimit):
-        compile_template("{{ 'a' * 10**9 }}").render({})
-    with pytest.raises(jinja2.TemplateError, match="ZeroDivisionError"):
-        compile_template("{{ 1 / 0 }}").render({})

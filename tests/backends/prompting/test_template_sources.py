@@ -1,7 +1,5 @@
 """Where a model's chat template comes from: its file, a variant for tools, a folder, or a file its owner named."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

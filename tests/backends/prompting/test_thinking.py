@@ -1,15 +1,11 @@
 """Thinking is switched by what a template calls the switch; earlier thoughts and calls go back as it knows them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
 
 from omnidraft.backends.prompting.prompt import prompt_ids
 from omnidraft.decoding.drafting import common_prefix
-from omnidraft.decoding.request import AnswerRequest
-from omnidraft.settings.config import SamplingSettings
 from tests.backends.prompting.following import text
 from tests.backends.thinking_templates import EFFORT, OPENED, PARTS, SWITCHED
 from tests.backends.tool_templates import HERMES
@@ -34,41 +30,6 @@ THOUGHT = [
 )  # fmt: skip
 def test_a_template_tells_which_words_mean_something_to_it(chatml, source, words):
     assert list(chatml(source).thinking) == words
-
-
-@pytest.mark.parametrize(
-    ("source", "word", "ends"),
-    [(SWITCHED, "off", "assistant\n<think>\n\n</think>\n\n"), (SWITCHED, "on", "assistant\n"),
-     (SWITCHED, "high", "assistant\n"), (OPENED, "off", "assistant\n<think>\n\n</think>\n\n"),
-     (OPENED, "auto", "<think>\n"), (PLAIN, "off", "assistant: ")],
-)  # fmt: skip
-def test_what_sampling_says_of_thinking_reaches_the_prompt(chatml, source, word, ends):
-    told = AnswerRequest(ASK, SamplingSettings(thinking=word)).told(chatml(source))
-    assert text(told, ASK).endswith(ends)
-
-
-def test_how_an_answer_begins_follows_the_switch(chatml):
-    template = chatml(OPENED)
-    assert template.opens_thoughts
-    assert not template.told({"thinking": False}).opens_thoughts
-    assert template.opens_thoughts, "the template itself was told nothing"
-
-
-def test_what_was_found_out_about_a_told_template_is_kept(chatml):
-    template = chatml(OPENED)
-    silent = template.told({"thinking": False})
-    assert template.told({"thinking": False}) is silent
-    assert template.told({"thinking": True}) is not silent
-    for number in range(200):  # options come from clients too
-        template.told({"thinking": number})
-    assert len(template._variants) <= 64
-
-
-def test_an_option_is_known_by_what_it_changes(chatml):
-    known = chatml(SWITCHED).known
-    assert known({"enable_thinking": True, "last": 3}) == {"enable_thinking": True, "last": 3}
-    assert known({"thinking": True, "messages": [], "m": 1, "add_generation_prompt": False}) == {}
-    assert chatml(EFFORT).known({"reasoning_effort": "medium"}) == {"reasoning_effort": "medium"}
 
 
 def test_an_option_writes_no_control_token(chatml):

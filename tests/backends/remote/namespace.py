@@ -3,8 +3,6 @@
 Needs root and Linux. All of it goes when the block ends.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

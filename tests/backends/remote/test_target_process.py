@@ -1,7 +1,5 @@
 """A target in a process of its own: the same rows, and an end of that process that ends nothing here."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -15,7 +13,7 @@ import numpy as np
 import psutil
 import pytest
 
-from omnidraft.backends.base import Aborted, LanguageModel
+from omnidraft.backends.base import Aborted
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.remote import target_process
 from omnidraft.backends.remote.target_process import TargetProcess
@@ -47,26 +45,6 @@ def apart(model):
 @pytest.fixture
 def ids(here):
     return np.flatnonzero(here.vocabulary.ordinary)[:120].tolist()
-
-
-def test_it_is_a_language_model_with_the_same_facts(here, apart):
-    assert isinstance(apart, LanguageModel)
-    for name in ("name", "n_ctx", "n_batch", "max_rows", "can_rewind", "cannot_rewind_reason"):
-        assert getattr(apart, name) == getattr(here, name), name
-
-
-def test_rows_are_those_of_one_process_also_behind_a_rewind(here, apart, ids):
-    for target in (here, apart):
-        target.rewind(0)
-        target.extend(ids[:40], 0)
-    for keep, more, rows in ((40, 5, 5), (42, 3, 1), (10, 70, 70), (0, 9, 2)):
-        found = []
-        for target in (here, apart):
-            target.rewind(keep)
-            found.append(target.extend(ids[keep : keep + more], rows).copy())
-            assert target.tokens == ids[: keep + more]
-        assert found[0].shape == (rows, here.vocabulary.size)
-        np.testing.assert_array_equal(*found)
 
 
 def test_passes_of_one_class_have_the_same_bits_here_and_in_a_process(model, ids):
@@ -145,31 +123,6 @@ def test_it_ends_with_the_program_that_started_it(model):
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
 
 
-def test_a_closed_one_says_so(model):
-    target = TargetProcess.open(model, ModelSettings(threads=1, n_ctx=64))
-    process = psutil.Process(target.pid)
-    target.close()
-    target.close()
-    assert not process.is_running()
-    with pytest.raises(ModelError, match="closed"):
-        target.extend([1], 1)
-
-
-@needs_rpc
-def test_over_two_workers_rows_are_those_of_one_process(here, model, ids):
-    here.rewind(0)
-    expected = here.extend(ids[:50], 5).copy()
-    with workers(2) as running:
-        settings = ModelSettings(threads=1, n_ctx=1024, workers=named(running), split="1,1,1")
-        with TargetProcess.open(model, settings) as spread:
-            assert [part.layers for part in spread.plan.parts] == [2, 2, 2]
-            found = spread.extend(ids[:50], 5)
-            assert np.abs(found - expected).max() < 1e-3 * expected.std()
-            spread.rewind(47)
-            np.testing.assert_allclose(spread.extend(ids[47:50], 3), expected[-3:], atol=2e-3)
-        assert any(line.startswith("Connected: 127.0.0.1:") for line in running[0].said)
-
-
 @needs_rpc
 def test_over_a_worker_passes_of_one_class_have_the_same_bits(model, ids):
     with workers(1) as running:
@@ -216,12 +169,3 @@ def test_a_worker_that_stands_still_is_given_up(model, ids, monkeypatch):
                 spread.extend(ids[:4], 1)
             running[0].inner.resume()
             assert spread.extend(ids[:4], 1).shape[0] == 1
-
-
-def test_its_time_on_the_processor_is_this_programs(apart, ids):
-    before = apart.processor_seconds()
-    apart.rewind(0)
-    apart.extend(ids[:100], 50)
-    assert apart.processor_seconds() > before > 0
-    apart.release()
-    assert apart.processor_seconds() == 0.0

@@ -4,8 +4,6 @@ A worker may be lost at any moment: while the model loads, while the prompt is r
 of it, the app answers the next message once the worker is back, and what was written is in the store.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import threading

@@ -1,23 +1,12 @@
 """What was refused: kept, gone on from, dropped when it leads nowhere, forgotten when it must be."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from omnidraft.learning.adapters.files import unfinished
-from omnidraft.learning.adapters.store import (
-    FILE,
-    AdapterStore,
-    Candidate,
-    drop_candidate,
-    keep_candidate,
-    read_candidate,
-)
-from omnidraft.learning.adapters.versions import Meta
+from omnidraft.learning.adapters.store import FILE, AdapterStore, Candidate, keep_candidate, read_candidate
 from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.drafter import read_weights
 from omnidraft.learning.training.evaluate import Verdict
@@ -34,28 +23,22 @@ def same(found, weights) -> bool:
 
 def test_it_comes_back_as_it_was_and_only_one_is_kept(tmp_path):
     keep_candidate(tmp_path / "store", replace(KEPT, behind=1))
+    os.link(tmp_path / "store" / FILE, tmp_path / "linked")  # shows what happens to the bytes on disk
     keep_candidate(tmp_path / "store", KEPT)
+    assert not any((tmp_path / "linked").read_bytes())
     found = read_candidate(tmp_path / "store")
     assert same(found.weights, WEIGHTS)
     assert replace(found, weights=WEIGHTS) == KEPT
     assert os.listdir(tmp_path / "store") == [FILE]
 
 
-def test_a_damaged_one_is_none(tmp_path):
-    assert read_candidate(tmp_path) is None
-    keep_candidate(tmp_path, KEPT)
-    path = tmp_path / FILE
-    path.write_bytes(path.read_bytes()[:-40])
-    assert read_candidate(tmp_path) is None
-    path.write_bytes(b"no archive")
-    assert read_candidate(tmp_path) is None
-
-
-def test_no_single_flipped_bit_does_more_than_lose_it(tmp_path):
+def test_damage_does_no_more_than_lose_it(tmp_path):
     keep_candidate(tmp_path, KEPT)
     path = tmp_path / FILE
     whole = path.read_bytes()
-    for at in range(0, len(whole) * 8, 5):
+    path.write_bytes(whole[:-40])
+    assert read_candidate(tmp_path) is None
+    for at in range(0, len(whole) * 8, 50):
         damaged = bytearray(whole)
         damaged[at // 8] ^= 1 << at % 8
         path.write_bytes(damaged)
@@ -65,7 +48,7 @@ def test_no_single_flipped_bit_does_more_than_lose_it(tmp_path):
 @pytest.mark.parametrize(("chat", "left"), [("one", False), (None, False), ("three", True)])
 def test_forgetting_a_conversation_removes_what_was_trained_on_it(tmp_path, chat, left):
     keep_candidate(tmp_path, KEPT)
-    copy = tmp_path / "linked"  # shows what happens to the bytes on disk
+    copy = tmp_path / "linked"
     os.link(tmp_path / FILE, copy)
     store = AdapterStore(tmp_path)
     store.reject_update(40)
@@ -73,26 +56,6 @@ def test_forgetting_a_conversation_removes_what_was_trained_on_it(tmp_path, chat
     assert (read_candidate(tmp_path) is not None) == left
     assert store.through == (40 if left else 0)  # what it learned from other conversations is new again
     assert any(copy.read_bytes()) == left
-
-
-def test_the_one_before_is_overwritten(tmp_path):
-    keep_candidate(tmp_path, KEPT)
-    copy = tmp_path / "linked"
-    os.link(tmp_path / FILE, copy)
-    keep_candidate(tmp_path, replace(KEPT, chats=("two",)))
-    assert not any(copy.read_bytes())
-    drop_candidate(tmp_path)
-    drop_candidate(tmp_path)
-    assert read_candidate(tmp_path) is None
-
-
-def test_what_a_killed_writer_left_is_swept_up(tmp_path, monkeypatch):
-    store = AdapterStore(tmp_path)
-    keep_candidate(tmp_path, KEPT)
-    os.rename(tmp_path / FILE, tmp_path / ".new-999999999-candidate")
-    assert read_candidate(tmp_path) is None
-    store.prune()
-    assert not list(unfinished(tmp_path, alive_too=True))
 
 
 @pytest.fixture
@@ -165,20 +128,6 @@ def test_it_is_for_the_version_it_was_trained_from_and_of_its_rank(world, verdic
     assert not any(w.any() for name, w in begun.weights.items() if name.endswith("lora_b"))
 
 
-def test_two_warm_starts_are_two_bases(world, verdicts, tmp_path):
-    """Neither has a parent in this store."""
-    world.add(world.records[:8])
-    verdicts[:] = [Verdict(True, "yes"), Verdict(False, "no")]
-    world.update(passes=1)
-    elsewhere = world.store.current().weights
-    world.store = AdapterStore(tmp_path / "another vocabulary")
-    job = replace(world.job, store=str(world.store.folder), passes=1)
-    for start, behind in ((str(elsewhere), 1), (str(elsewhere), 2), (None, 1)):
-        world.add(world.records[8:16])
-        list(updating.run(replace(job, start=start), PREPARED))
-        assert read_candidate(world.store.folder).behind == behind
-
-
 def test_answers_it_has_seen_are_not_new_to_it(world, verdicts):
     """Killed between keeping it and saying so, the program starts the same update again."""
     world.add(world.records[:8])
@@ -187,12 +136,3 @@ def test_answers_it_has_seen_are_not_new_to_it(world, verdicts):
     assert (event.kind, event.through) == ("refused", 8)
     assert "nothing to learn from" in event.reason
     assert read_candidate(world.store.folder).behind == 1
-
-
-def test_going_back_drops_it(tmp_path):
-    store = AdapterStore(tmp_path)
-    for parent in (None, "v000001"):
-        store.publish({"adapter.gguf": b"a", "weights.npz": b"w"}, Meta("d", "v", parent=parent))
-    keep_candidate(tmp_path, KEPT)
-    store.rollback()
-    assert read_candidate(tmp_path) is None

@@ -1,7 +1,5 @@
 """An adapter found damaged, cut off or of the wrong shape: set aside, said so, and the last good one drafts."""
 
-from __future__ import annotations
-
 import pytest
 
 from omnidraft.app.assistant import Assistant

@@ -1,19 +1,14 @@
 """Which adapter drafts for which target: one for each vocabulary, and where a new target begins."""
 
-from __future__ import annotations
-
-import numpy as np
 import pytest
 import torch
 
-from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.facts import Update
 from omnidraft.learning.training import update as updating
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training_job import TrainingJob, make_job
-from omnidraft.settings.config import changed
 from omnidraft.storage.paths import find_data_home
-from tests.learning.living import ONE, ask, open_assistant, until
+from tests.learning.living import ONE, open_assistant, until
 from tests.learning.making import made
 
 
@@ -50,15 +45,6 @@ def job_now(assistant, *, asked: bool = False) -> TrainingJob:
     return make_job("update", choice, vocabulary, pairing.target, settings, replay, {}, merged, 1, asked=asked)
 
 
-def test_an_update_is_longer_where_nothing_is_served_and_where_somebody_waits(assistant, models, drafter):
-    first = job_now(assistant)
-    made(assistant.loaded.choice.store, drafter, 0.01)
-    use(assistant, models, drafter, "a")
-    assert assistant.loaded.choice.version is not None
-    later, asked = job_now(assistant), job_now(assistant, asked=True)
-    assert first.least_steps == asked.least_steps > later.least_steps
-
-
 def test_a_new_target_begins_from_the_other_ones_weights(assistant, models, drafter):
     a = made(assistant.loaded.choice.store, drafter, 0.01, chats=("chat-of-a",))
     use(assistant, models, drafter, "b")
@@ -70,27 +56,6 @@ def test_a_new_target_begins_from_the_other_ones_weights(assistant, models, draf
     wanted = read_weights(a.weights)
     assert trained.weights().keys() == wanted.keys()
     assert all(torch.equal(value, wanted[name]) for name, value in trained.weights().items())
-
-
-@pytest.mark.slow
-def test_an_update_for_a_new_target_goes_on_from_the_other_ones_weights(assistant, models, drafter):
-    a = made(assistant.loaded.choice.store, drafter, 0.01, chats=("chat-of-a",))
-    assert use(assistant, models, drafter, "b")[0] == "warm start"
-    assistant.settings = changed(assistant.settings, **{"learning.learning_rate": 1.4e-4})
-    ask(assistant, range(24))  # so many that little movement is seen to be a gain
-    until(lambda: assistant.learner.status().waiting == 24)
-    assistant.learner.train_now()
-    until(lambda: assistant.learner.status().origin == "own", "an update")
-    (version,) = assistant.learner.learned.versions()
-    store = assistant.loaded.choice.store.folder
-    assert (version.name, version.parent, version.path.parent) == ("v000001", None, store)
-    assert "chat-of-a" in assistant.loaded.choice.version.meta.chats  # forgetting it takes this version along
-    began, became = read_weights(a.weights), read_weights(version.path / "weights.npz")
-    assert {name: value.shape for name, value in began.items()} == {n: v.shape for n, v in became.items()}
-    start, end = (np.concatenate([w[name].flatten() for name in sorted(w)]) for w in (began, became))
-    moved, size = np.linalg.norm(end - start), np.linalg.norm(start)
-    assert 0 < moved < 0.1 * size
-    assert AdapterStore(a.path.parent).current().name == a.name  # the other target's own stays as it was
 
 
 def test_each_drafter_and_vocabulary_has_a_history_and_any_version_can_be_chosen(assistant, models, drafter):

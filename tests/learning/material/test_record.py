@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnidraft.decoding.events import Candidates
 from omnidraft.errors import StorageError
-from omnidraft.learning.material.record import LEAST, STEPS_PER_NAT, decode, encode, gather_candidates
+from omnidraft.learning.material.record import STEPS_PER_NAT, decode, encode
 from tests.learning.learning_helpers import random_record
+
+CUT = encode(random_record(np.random.default_rng(1), 10))[:-3]
 
 
 @settings(max_examples=25, deadline=None)
@@ -35,25 +36,10 @@ def test_the_first_positions_own_expansions_survive():
     assert decode(encode(record)).first == first
 
 
-def test_small_candidates_move_into_the_rest():
-    one = Candidates(np.array([5, 6, 7], np.int32), np.log(np.array([0.9, 0.09, LEAST / 2], np.float32)), 0.01)
-    counts, ids, _, rest = gather_candidates([one, None])
-    assert counts.tolist() == [2, 0]
-    assert ids.tolist() == [5, 6]
-    assert rest == pytest.approx([0.01 + LEAST / 2, 1.0])
-
-
-@pytest.mark.parametrize("data", [pickle.dumps({"a": 1}), b"", b"ODR1", b"ODR1" + b"\x00" * 40])
-def test_foreign_bytes_are_refused(data):
+@pytest.mark.parametrize("data", [pickle.dumps({"a": 1}), b"", b"ODR1", b"ODR1" + b"\x00" * 40, CUT])
+def test_foreign_bytes_and_a_cut_record_are_refused(data):
     with pytest.raises(StorageError):
         decode(data)
-
-
-def test_a_cut_record_is_refused():
-    data = encode(random_record(np.random.default_rng(1), 10))
-    for end in (len(data) // 2, len(data) - 3):
-        with pytest.raises(StorageError):
-            decode(data[:end])
 
 
 def test_a_token_costs_a_few_hundred_bytes_at_most():

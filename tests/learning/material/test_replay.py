@@ -1,10 +1,7 @@
-"""The replay store: bounded, oldest out first, readable while written, forgetful on request."""
+"""The replay store: bounded, oldest out first, forgetful on request; which answers an update learns from."""
 
 import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from contextlib import closing
 
@@ -13,8 +10,12 @@ import pytest
 from sqlitedict import SqliteDict
 
 from omnidraft.errors import StorageError
+from omnidraft.learning.facts import Update
+from omnidraft.learning.material.history import OpenStores
 from omnidraft.learning.material.record import encode
-from omnidraft.learning.material.replay import HELD_OUT_EVERY, ReplayStore
+from omnidraft.learning.material.replay import HELD_OUT_EVERY, Answer, ReplayStore, select_answers
+from omnidraft.settings.config import LearningSettings
+from omnidraft.storage.paths import ProfilePaths
 from tests.learning.learning_helpers import random_record
 
 
@@ -24,14 +25,6 @@ def filled(path, count, limit_mb=10.0, chats=("c1",)):
     for i in range(count):
         store.add(random_record(rng, 20, chat=chats[i % len(chats)]))
     return store
-
-
-def test_what_was_added_is_there_after_reopening(tmp_path):
-    with filled(tmp_path / "replay.sqlite", 5) as store:
-        before = {o: encode(r) for o, r in store}
-    with ReplayStore(tmp_path / "replay.sqlite") as store:
-        assert {o: encode(r) for o, r in store} == before
-        assert store.tokens == 100
 
 
 def test_the_oldest_answers_leave_when_the_store_is_full(tmp_path):
@@ -49,16 +42,6 @@ def test_one_answer_in_eight_is_held_out_per_vocabulary(tmp_path):
         for vocabulary in "ab":
             of_it = [a for a in store.answers.values() if a.vocabulary == vocabulary]
             assert sum(a.held_out for a in of_it) == len(of_it) // HELD_OUT_EVERY
-
-
-def test_an_index_that_says_more_than_this_program_asks_is_read(tmp_path):
-    with filled(tmp_path / "replay.sqlite", 2) as store:
-        answers = dict(store.answers)
-    with closing(sqlite3.connect(tmp_path / "replay.sqlite")) as database:
-        database.execute("UPDATE answers SET value = json_set(value, '$.quarantined', json('false'))")
-        database.commit()
-    with ReplayStore(tmp_path / "replay.sqlite") as store:
-        assert store.answers == answers
 
 
 def test_a_pickle_database_is_refused_and_never_loaded(tmp_path):
@@ -122,41 +105,6 @@ def test_a_forgotten_conversation_is_gone_from_the_files(tmp_path):
     store.close()
 
 
-WRITER = """
-import sys, numpy as np
-from tests.learning.learning_helpers import random_record
-from omnidraft.learning.material.replay import ReplayStore
-store = ReplayStore(sys.argv[1], 0.02); rng = np.random.default_rng(0)
-print("ready", flush=True)
-while True:
-    print(store.add(random_record(rng, 20)), flush=True)
-"""
-
-
-def killed_writer(path, delay):
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    child = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True, env=environment
-    )
-    assert child.stdout.readline() == "ready\n"
-    time.sleep(delay)
-    child.send_signal(signal.SIGKILL)
-    lines = child.stdout.read().split()
-    child.wait()
-    return int(lines[-1]) if lines else 0
-
-
-@pytest.mark.parametrize("runs", [6, pytest.param(50, marks=pytest.mark.slow)])
-def test_kill_at_any_moment_loses_nothing_that_was_acknowledged(tmp_path, runs):
-    rng = np.random.default_rng(1)
-    last = 0
-    for _ in range(runs):
-        last = max(killed_writer(tmp_path / "replay.sqlite", rng.uniform(0, 0.15)), last)
-        with ReplayStore(tmp_path / "replay.sqlite", 0.02) as store:
-            assert last == 0 or last in store.answers
-            assert set(store.answers) == {o for o, _ in store}  # index and blobs agree, every blob reads
-
-
 def test_numbers_of_forgotten_answers_are_not_given_again(tmp_path):
     rng, path = np.random.default_rng(0), tmp_path / "replay.sqlite"
     with ReplayStore(path) as store:
@@ -171,15 +119,6 @@ def test_numbers_of_forgotten_answers_are_not_given_again(tmp_path):
     assert given == sorted(set(given))
 
 
-def test_answers_are_told_apart_by_the_drafter_that_spelled_them(tmp_path):
-    rng, path = np.random.default_rng(0), tmp_path / "replay.sqlite"
-    with ReplayStore(path) as store:
-        mine, other, unknown = (store.add(random_record(rng, 8, drafter=name)) for name in ("mine", "other", ""))
-        assert set(store.spelled_by("mine")) == {mine, unknown}
-    with ReplayStore(path, read_only=True) as store:
-        assert set(store.spelled_by("other")) == {other, unknown}
-
-
 def test_what_an_earlier_program_wrote_is_read_but_for_halves_of_answers(tmp_path):
     path = tmp_path / "replay.sqlite"
     with filled(path, 3) as store:
@@ -191,3 +130,47 @@ def test_what_an_earlier_program_wrote_is_read_but_for_halves_of_answers(tmp_pat
     with ReplayStore(path) as store:
         assert {o: encode(r) for o, r in store} == {o: before[o] for o in (1, 3)}
         assert store.add(random_record(np.random.default_rng(1), 20)) == 4
+
+
+def test_what_is_judged_as_new_was_not_seen_by_the_update_before():
+    answers = {o: Answer("c", "t", "v", None, 9, 9, 0.0, o - 1) for o in range(1, 33)}
+    plan = select_answers(answers, {"v"}, 24, 0, 64)
+    assert min(plan.judged_new) > 24
+    assert set(plan.judged_new) | set(plan.judged_old) == {o for o, a in answers.items() if a.held_out}
+
+
+def test_the_oldest_new_answers_come_first_and_the_rest_wait():
+    answers = {o: Answer("c", "t", "v", None, 9, 9, 0.0, o - 1) for o in range(1, 33)}
+    plan = select_answers(answers, {"v"}, 0, 0, 10)
+    kept = [o for o, a in answers.items() if not a.held_out]
+    assert plan.new == tuple(kept[:10])
+    assert plan.through == kept[10] - 1
+    assert select_answers(answers, {"v"}, 0, 0, 512).new == tuple(kept)
+    assert select_answers(answers, {"v"}, kept[3], 0, 512).new == tuple(kept[4:])
+
+
+def test_with_a_damaged_history_nothing_is_kept_open_and_the_next_load_says_so_again(tmp_path):
+    profile = ProfilePaths.inside(tmp_path)
+    profile.metrics.write_bytes(b"junk" * 1000)
+    keeping = OpenStores(profile, LearningSettings)
+    for _ in range(2):
+        with pytest.raises(StorageError):
+            keeping.open()
+        assert keeping.replay is None
+    profile.metrics.unlink()
+    keeping.open()
+    assert keeping.replay is not None
+    assert keeping.history is not None
+    keeping.close()
+
+
+def test_an_update_that_a_kill_ended_stays_in_its_stores_history(tmp_path):
+    profile = ProfilePaths.inside(tmp_path)
+    keeping = OpenStores(profile, LearningSettings)
+    keeping.open()
+    keeping.history.save("some/store", Update(1, 1.0, "drafter", "target", "vocabulary"))
+    keeping.close()
+    keeping.open()
+    (found,) = keeping.history.updates(store="some/store")
+    assert found.outcome == "interrupted"
+    keeping.close()

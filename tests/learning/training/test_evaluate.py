@@ -1,7 +1,5 @@
 """Which versions may be served: judged on old and new held-out answers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

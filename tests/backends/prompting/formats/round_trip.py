@@ -1,7 +1,5 @@
 """What models write that follow their templates: renderings of an assistant's messages, cut behind the prompt."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """What no template foresaw is shown as text: nothing is lost, and nothing hangs."""
 
-from __future__ import annotations
-
 import json
 import random
 import time
@@ -11,7 +9,6 @@ import pytest
 from omnidraft.backends.prompting.formats.of_template import format_of_source
 from omnidraft.backends.prompting.formats.open import read
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.decoding.request import TextStream
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.backends.prompting.formats.test_learned import JSON, NAMED, PYTHON, TAGS, TOOLS, WRITTEN, form
 from tests.backends.thinking_templates import OPENED, SWITCHED
@@ -68,19 +65,6 @@ def test_a_megabyte_of_arguments_takes_seconds_in_small_pieces(shape, closed):
     shown = everything(read(SHAPES[shape], text, TOOLS, size=64))
     assert time.process_time() - begun < 10
     assert shown.count("x{<") == 200_000
-
-
-@pytest.mark.parametrize("marker", ["<|/muse|>", "[DO]"])
-def test_a_marker_in_the_middle_of_a_character_is_still_one(marker):
-    """Control tokens come between any two bytes; the broken character is shown as one, the marker is read."""
-    stream, text = TextStream(), ""
-    for data in (b"<|muse|>hm \xe2\x82", marker.encode(), b"\xac, yes", b"\xf0\x9f"):
-        text += stream.feed(data)
-    text += stream.finish()
-    shown = read(SHAPES["json"], text, TOOLS)
-    assert "hm \ufffd" in shown.reasoning
-    assert "\ufffd, yes\ufffd" in everything(shown)
-    assert (marker in everything(shown)) == (marker == "[DO]"), "which opens no call here"
 
 
 def damaged(source: str, by: random.Random) -> str:

@@ -1,9 +1,6 @@
 """Formats of templates written here, with markers nobody uses: the mechanism knows none of them beforehand."""
 
-from __future__ import annotations
-
 import json
-import random
 from functools import cache
 from itertools import count
 from types import SimpleNamespace
@@ -71,69 +68,10 @@ def test_what_names_no_tool_stays_text(calls):
         assert read(form(calls), written, tools).content == written
 
 
-@pytest.mark.parametrize("calls", [JSON, NAMED, PYTHON])
-def test_a_call_that_breaks_off_is_shown_as_it_was_written(calls):
-    written = WRITTEN[calls]
-    cut = written[: written.index("count")]
-    reading = read(form(calls), "Well. " + cut, TOOLS, size=1)
-    assert (reading.content, reading.calls) == ("Well. " + cut, [])
-
-
 @pytest.mark.parametrize("size", [0, 1])
 def test_a_call_that_breaks_off_in_the_middle_of_a_thought_was_only_spoken_of(size):
     named = read(form(NAMED), "<|muse|>They write <act:look_up>x", TOOLS, size=size)
     assert (named.reasoning, named.calls) == ("They write <act:look_up>x", [])
-
-
-def test_thoughts_that_the_prompt_opened_or_that_never_end():
-    known = form(JSON)
-    assert read(known, "hm<|/muse|>\nYes", TOOLS, "<<assistant>><|muse|>").reasoning == "hm"
-    assert read(known, "hm, hm", TOOLS, "<<assistant>><|muse|>", size=1).reasoning == "hm, hm"
-
-
-def test_how_an_answer_is_cut_does_not_matter():
-    rng = random.Random(7)
-    bits = ["a", "\n", "{", "}", '"', ",", "look_up", "<|muse|>", "<|/muse|>", "<<stop>>", "<<assistant>>", "é", "<"]
-    for calls in WRITTEN:
-        written = WRITTEN[calls]
-        for _ in range(60):
-            parts = [*bits, written, written, written[: rng.randrange(len(written))], written[rng.randrange(9) :]]
-            text = "".join(rng.choice(parts) for _ in range(rng.randint(1, 9)))
-            whole = read(form(calls), text, TOOLS)
-            assert all(read(form(calls), text, TOOLS, size=size) == whole for size in (1, 2, 5)), text
-
-
-@pytest.mark.parametrize("calls", [JSON, NAMED, TAGS, PAIRS])
-def test_a_call_written_letter_by_letter_is_read_back(calls):
-    known = form(calls)
-    written = known.calls[0].written
-    if written.tags is None:
-        arguments = '{"word": "a", "count": 2}'
-    else:
-        begin, between, end = written.tags
-        arguments = f"{begin}word{between}a{end}{begin}count{between}2{end}"
-    (read_back,) = read(known, written.before + "look_up" + written.between + arguments + written.behind, TOOLS).calls
-    assert json.loads(read_back.arguments) == {"word": "a", "count": 2}
-
-
-def test_channels_are_read():
-    known = format_of_source("{{ '<|start|><|channel|><|message|>' }}{{ messages[0].content }}")
-    text = (
-        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary to=functions.look_up "
-        '<|constrain|>json<|message|>{"word": "a"}<|call|>'
-    )
-    for size in (0, 1):
-        reading = read(known, text, TOOLS, "<|start|>assistant", size=size)
-        assert (reading.reasoning, reading.content) == ("hm", "")
-        assert reading.calls == [Call("look_up", '{"word": "a"}')]
-
-
-@pytest.mark.parametrize("size", [0, 1000])
-@pytest.mark.parametrize("calls", [JSON, TAGS, PYTHON])
-def test_a_million_characters_of_arguments_are_read_in_one_go(calls, size):
-    long = "x" * 1_000_000
-    text = WRITTEN[calls].replace("a ", long)
-    assert json.loads(read(form(calls), text, TOOLS, size=size).calls[0].arguments)["word"].startswith(long)
 
 
 def test_a_template_that_takes_its_time_or_writes_without_end_tells_nothing(monkeypatch):

@@ -1,7 +1,5 @@
 """Calls without the marks of the model's template: an answer that is one JSON object, and what only looks like one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -100,12 +98,6 @@ def test_one_json_object_that_calls_is_a_call(text, name, arguments, size):
 def test_what_only_looks_like_a_call_stays_text(text, size):
     got = read(HERMES, text, TOOLS, size=size)
     assert (got.content, got.calls) == (text, [])
-
-
-@pytest.mark.parametrize("name", TEMPLATES)
-def test_other_templates_models_may_write_a_fence_too(name):
-    got = read(format_of_source(TEMPLATES[name]), f"```json\n{CALL}\n```", TOOLS, size=1)
-    assert [json.loads(call.arguments) for call in got.calls] == [OSLO]
 
 
 def test_it_may_follow_thoughts_and_no_tools_means_no_calls():

@@ -1,7 +1,5 @@
 """What a template makes of an assistant's message is what its model writes; reading that gives the message back."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Answers as models of published templates write them, also where the template says in words how, or not at all."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -73,30 +71,6 @@ def bare_json() -> Iterator[Case]:
         yield case(text, said=text)
 
 
-def recipients() -> Iterator[Case]:
-    yield case('search_web\n{"query": "Oslo"}', OSLO, begun=">>>")
-    yield case("all\nHi there", said="Hi there", begun=">>>")
-    yield case('all\nHi there>>>search_web\n{"query": "Oslo"}', OSLO, said="Hi there", begun=">>>")
-    yield case('search_web\n{"query": "Oslo"}>>>get-weather.v2\n{"city": "Rome"}', OSLO, ROME, begun=">>>")
-    yield case('python\nprint("a")\nx = 1', ("python", {"code": 'print("a")\nx = 1'}), begun=">>>")
-    yield case('python\n{"code": "x = 1"}', ("python", {"code": "x = 1"}), begun=">>>")
-
-
-def functions() -> Iterator[Case]:
-    yield case('<function=search_web>{"query": "Oslo"}</function>', OSLO)
-    two = '<function=search_web>{"query": "Oslo"}</function><function=get-weather.v2>{"city": "Rome"}</function>'
-    yield case(f"Hi {two}", OSLO, ROME, said="Hi ")
-    yield case('<|python_tag|>print("a")', ("python", {"code": 'print("a")'}))
-
-
-def actions() -> Iterator[Case]:
-    listed = json.dumps([{"tool_name": "search_web", "parameters": {"query": "Oslo"}}], indent=4)
-    yield case(f"Action:\n```json\n{listed}```", OSLO)
-    yield case(f"Action: ```json\n{listed}\n```", OSLO)
-    yield case(f"I look.\nAction:\n```json\n{listed}```", OSLO, said="I look.\n")
-    yield case("Hello", said="Hello")
-
-
 def pythonic() -> Iterator[Case]:
     begin, end = "<|tool_call_start|>", "<|tool_call_end|>"
     yield case(f'{begin}[search_web(query="Oslo")]{end}', OSLO)
@@ -131,13 +105,6 @@ def markers() -> Iterator[Case]:
     yield case('[TOOL_CALLS]search_web{"query": "Oslo"}', OSLO)
 
 
-def functools() -> Iterator[Case]:
-    yield case(f" functools[{PLAIN}]", OSLO)
-    yield case(f"functools[{PLAIN}, {PLAIN}]", OSLO, OSLO)
-    yield case(f"functools{PLAIN}", OSLO)
-    yield case(f"Hi functools[{PLAIN}]", OSLO, said="Hi ")
-
-
 def channels() -> Iterator[Case]:
     """What is said in front of a call, on a channel of its own or without any."""
     call = '<|channel|>commentary to=functions.search_web <|constrain|>json<|message|>{"query": "Oslo"}<|call|>'
@@ -154,37 +121,6 @@ def channels() -> Iterator[Case]:
     yield case(f"<|channel|>commentary to=functions.other<|message|>{unknown}<|call|>", said=unknown)
 
 
-def prefixes() -> Iterator[Case]:
-    tools, now = "<|tools_prefix|>", '<|tools_prefix|>[{"now": {}}]<|tools_suffix|>'
-    yield case(f'{tools}[{{"search_web": {{"query": "Oslo"}}}}, {{"now": {{}}}}]<|tools_suffix|>', OSLO, NOW)
-    yield case("<|inner_prefix|>hm<|inner_suffix|>Hi", thought="hm", said="Hi")
-    yield case(f"<|inner_prefix|>hm<|inner_suffix|>{now}", NOW, thought="hm")
-
-
-def lists() -> Iterator[Case]:
-    yield case(f"<think>\nhm\n</think>\n\n<tool_calls>\n{PLAIN}\n{PLAIN}\n</tool_calls>", OSLO, OSLO, thought="hm")
-    yield case("hm</think>Hi", thought="hm", said="Hi", begun="<think>\n")
-
-
-def sections() -> Iterator[Case]:
-    begin, between, end = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
-    one = f'{begin}functions.search_web:0{between}{{"query": "Oslo"}}{end}'
-    both = f"<|tool_calls_section_begin|>{one}{begin}functions.now:1{between}{{}}{end}<|tool_calls_section_end|>"
-    yield case(both, OSLO, NOW)
-    yield case(f"Hi{both}", OSLO, NOW, said="Hi")
-    yield case(both.replace("functions.", "").replace(":0", "").replace(":1", ""), OSLO, NOW)
-    yield case(f"<think>hm</think>{both}", OSLO, NOW, thought="hm")
-    yield case(f"hm {both}", OSLO, NOW, thought="hm", begun="<think>")
-
-
-def parts() -> Iterator[Case]:
-    yield case("<|think|>hm<|end|><|begin|>assistant<|content|>Hi", thought="hm", said="Hi")
-    yield case("<|content|>Hi", said="Hi")
-    named = "<|tool_calls|><|tool_call:begin|>abcdefghij<|tool_call:name|>search_web"
-    called = f'{named}<|tool_call:args|>{{"query": "Oslo"}}'
-    yield case(f"<|think|>hm<|end|><|begin|>assistant{called}<|tool_call:end|>", OSLO, thought="hm")
-
-
 def without_a_word_of_calls() -> Iterator[Case]:
     for text in (PLAIN, f"<|tool_call|>[{PLAIN}]<|/tool_call|>", f"functools[{PLAIN}]", '[search_web(query="Oslo")]'):
         yield case(text, OSLO)
@@ -195,13 +131,11 @@ _MANY = ["NousResearch-Hermes-3-Llama-3.1-8B-tool_use", "Qwen-Qwen3-0.6B", "MiMo
          "HuggingFaceTB-SmolLM3-3B", "Bielik-11B-v3.0-Instruct", "Reka-Edge"]  # fmt: skip
 WRITTEN = {
     **dict.fromkeys(_MANY, in_tags), "meta-llama-Llama-3.3-70B-Instruct": bare_json,
-    "meetkai-functionary-medium-v3.2": recipients, "meetkai-functionary-medium-v3.1": functions,
-    "CohereForAI-c4ai-command-r-plus-tool_use": actions, "LFM2.5-8B-A1B": pythonic, "LFM2.5-Instruct": pythonic,
+    "LFM2.5-8B-A1B": pythonic, "LFM2.5-Instruct": pythonic,
     "deepseek-ai-DeepSeek-R1-Distill-Llama-8B": deepseek, "llama-cpp-deepseek-r1": deepseek,
     "mistralai-Mistral-Nemo-Instruct-2407": markers, "unsloth-mistral-Devstral-Small-2507": markers,
-    "Mistral-Small-3.2-24B-Instruct-2506": markers, "fireworks-ai-llama-3-firefunction-v2": functools,
-    "Apertus-8B-Instruct": prefixes, "MiniMax-M1": lists, "Kimi-K2-Instruct": sections,
-    "upstage-Solar-Open-100B": parts, "openai-gpt-oss-120b": channels,
+    "Mistral-Small-3.2-24B-Instruct-2506": markers,
+    "openai-gpt-oss-120b": channels,
     "microsoft-Phi-3.5-mini-instruct": without_a_word_of_calls,
 }  # fmt: skip
 
