@@ -1,0 +1,47 @@
+"""Products with frozen weights, adapted or not: those of the whole matrix in float32, however few rows there are."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from peft.tuners.lora import Linear
+from torch import nn
+
+from omnidraft.learning.training.drafter import AdaptedLinear
+from omnidraft.learning.training.frozen import FrozenLinear, product
+
+
+@pytest.mark.parametrize("shape", [(1, 48), (3, 48), (2, 5, 48), (300, 48)])
+def test_it_is_the_product_with_the_whole_matrix_and_so_is_its_gradient(shape):
+    torch.manual_seed(0)
+    weight = torch.randn(6000, 48).half()  # in two parts
+    x = torch.randn(shape, requires_grad=True)
+    again = x.detach().clone().requires_grad_()
+    wanted, found = again @ weight.float().T, product(x, weight)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-4)
+    (found * found).sum().backward()
+    (wanted * wanted).sum().backward()
+    torch.testing.assert_close(x.grad, again.grad, rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("shape", [(1, 48), (2, 5, 48)])
+def test_with_an_adapter_it_is_what_peft_adds_up_and_so_are_its_gradients(shape, bias):
+    torch.manual_seed(0)
+    model = nn.Sequential(FrozenLinear(48, 6000, bias=bias))
+    model[0].weight.data = model[0].weight.data.half()
+    config = LoraConfig(r=4, lora_alpha=4, target_modules=["0"], init_lora_weights=False)
+    config._register_custom_module({FrozenLinear: AdaptedLinear})
+    get_peft_model(model, config)
+    layer, x = model[0], torch.randn(shape, requires_grad=True)
+    trained = (x, layer.lora_A["default"].weight, layer.lora_B["default"].weight)
+    assert isinstance(layer, AdaptedLinear)
+
+    def with_gradients(y: torch.Tensor) -> list[torch.Tensor]:
+        return [y, *torch.autograd.grad((y * y).sum(), trained)]
+
+    for found, wanted in zip(with_gradients(layer(x)), with_gradients(Linear.forward(layer, x)), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-3)
+    layer.enable_adapters(False)
+    torch.testing.assert_close(layer(x), layer.base_layer(x))
