@@ -133,7 +133,7 @@ def ask(
     try:
         if len(session.queue) and not (files or session.racing):
             raise StillAnswering("Others have been waiting longer.")
-        with session.shown.asked(chat), session.turn(target_of(session, chat)):
+        with session.shown.asked(chat), session.turn(partial(target_of, session, chat)):
             refuse_unseen(session, pictures)
             files = fitted(session, session.store.get(chat), text, files, too_long)
             session.store.append(chat, "user", text, meta=files_meta(files), pictures=pictures)
@@ -153,7 +153,8 @@ def _begin_waiting(session: Session, chat: str, place: Place) -> None:
             if session.busy or not session.queue.is_first(place):
                 time.sleep(LOOK_EVERY)
                 continue
-            with suppress(StillAnswering), session.turn(target_of(session, chat)):  # or somebody could not wait
+            turn = session.turn(partial(target_of, session, chat))
+            with suppress(StillAnswering), turn:  # or somebody could not wait
                 if chat in session.queue:  # while a model was loaded, it may have been taken back
                     session.start(_new_answer(session, chat))
                     return
@@ -194,7 +195,7 @@ def edit(
     pictures: Sequence[PictureFile] = (),
 ) -> AnswerJob:
     """A new version of a user's message beside the old one, and its answer; the rest as `ask` takes it."""
-    with session.turn(target_of(session, chat)):
+    with session.turn(partial(target_of, session, chat)):
         refuse_unseen(session, pictures)
         files = fitted(session, session.store.get(chat), text, files, too_long)
         session.store.edit(message, text, files_meta(files), pictures)
@@ -203,7 +204,7 @@ def edit(
 
 def regenerate(session: Session, chat: str) -> AnswerJob:
     """Another answer to the last question, with a fresh seed, as a version beside the old one."""
-    with session.turn(target_of(session, chat)):
+    with session.turn(partial(target_of, session, chat)):
         path = session.store.path(chat)
         if not path:
             raise ModelError("There is nothing to answer yet.")
@@ -213,7 +214,7 @@ def regenerate(session: Session, chat: str) -> AnswerJob:
 
 def resume(session: Session, chat: str) -> AnswerJob:
     """Go on with the last answer where it stopped, in the same message and with the seed it began with."""
-    with session.turn(target_of(session, chat)):
+    with session.turn(partial(target_of, session, chat)):
         settings = session.store.get(chat)
         path = session.store.path(chat)
         if not path or path[-1].role != "assistant":
@@ -225,7 +226,7 @@ def resume(session: Session, chat: str) -> AnswerJob:
 
 def decide(session: Session, chat: str, message: str, call: str, choice: str) -> AnswerJob:
     """What the user says to a call that the last answer asks for; the answer goes on when all are decided about."""
-    with session.turn(target_of(session, chat)):
+    with session.turn(partial(target_of, session, chat)):
         path, settings = session.store.path(chat), session.store.get(chat)
         if not path or path[-1].id != message:
             raise ModelError("This call was decided about already.")

@@ -118,14 +118,16 @@ class Session:
         return self._own_target() if loaded is None or self._guest else loaded
 
     @contextlib.contextmanager
-    def turn(self, guest: Path | None = None) -> Iterator[None]:
+    def turn(self, guest: Path | Callable[[], Path | None] | None = None) -> Iterator[None]:
         """To prepare and start an answer: until the end of the block nobody else loads a model or starts one.
 
-        Loads the profile's target, or `guest` for one answer to somebody else. ModelError if that fails,
-        StillAnswering while an answer is being written.
+        Loads the profile's target, or `guest` for one answer to somebody else: a file, or what finds it when the turn
+        has begun. ModelError if that fails, StillAnswering while an answer is being written.
         """
         with self._lock:
             self._must_be_idle()
+            if callable(guest):
+                guest = guest()
             if guest is None:
                 self.ensure_loaded()
             elif not _same(self.loaded, guest):
@@ -225,15 +227,18 @@ class Session:
             log.info("%s: unloaded after %g idle minutes", self.profile, minutes)
             return True
 
-    def choose(self, target: Path) -> list[str]:
-        """Load `target`, unless it is loaded, and make it the profile's own, whatever the command line named. Overtaken
-        if another one is chosen meanwhile, which is loaded instead."""
+    def choose(self, target: Path, chosen: Callable[[], object] | None = None) -> list[str]:
+        """Load `target`, unless it is loaded, and make it the profile's own, whatever the command line named; `chosen`
+        is called before anybody else has a turn. Overtaken if another one is chosen meanwhile, which is loaded
+        instead."""
         progress = self._choices.begin(target)
         with self._lock, self._choices.unless_overtaken(progress):
             TRIALS.forgive(target)
             notices = [] if _same(self.loaded, target) else self.load(target, progress)
             self.apply(target=str(target))
             self._wanted, self._guest = (None, self._wanted[1]), False
+            if chosen is not None:
+                chosen()
             return notices
 
     def call_off(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -160,6 +161,37 @@ def test_a_new_conversation_is_another_one_than_that_whose_question_waits_for_it
     thread.join(10)
     over(session)
     assert session.store.path(chat)[0].content == "What is 23 + 45?"
+
+
+def test_a_question_asked_while_another_model_is_loaded_for_its_conversation_goes_to_that_one(
+    session, monkeypatch, first, second
+):
+    chat = session.shown.chat().id
+    conversing.ask(session, chat, "One")
+    over(session)
+    session.assistant.go_on.set()
+    loading, go_on, load, loads = threading.Event(), threading.Event(), session.assistant.load, []
+
+    def slow(target, *given, **more):
+        loads.append(target)
+        loading.set()
+        assert go_on.wait(30)
+        return load(target, *given, **more)
+
+    assert conversing.target_of(session, chat) == first
+    monkeypatch.setattr(session.assistant, "load", slow)
+    keep = partial(conversing.keep_target, session, chat, second)
+    choosing, _ = meanwhile(lambda: session.choose(second, keep))
+    try:
+        assert loading.wait(10)
+        asking, told = meanwhile(lambda: conversing.ask(session, chat, "Two"))
+    finally:
+        go_on.set()
+    choosing.join(10)
+    asking.join(10)
+    assert told == ["done"]
+    over(session)
+    assert (loads, session.loaded) == ([second], second)
 
 
 def test_versions_of_an_answer_are_refused_before_anything_is_stored(session):

@@ -300,7 +300,13 @@ class ChatView:
     def switch(self, session: Session, chat: str, path: Path) -> Iterator[dict]:
         """Load another model, say what happened, and remember it for this conversation and for new ones."""
         yield {self.notice: note(f"Loading {path.stem}.")}
-        begun = _BEGINNINGS.submit(session.choose, path)
+
+        def chosen() -> None:
+            keep_target(session, chat, path)
+            if messages := session.store.path(chat):
+                session.switched[chat] = describe_switch(session, messages)
+
+        begun = _BEGINNINGS.submit(session.choose, path, chosen)
         while futures.wait([begun], LOOK_EVERY).not_done:
             if (progress := session.loading) is not None and progress.path == path:
                 yield {self.notice: note(loading(progress))}
@@ -314,11 +320,8 @@ class ChatView:
                 self.target: gr.Dropdown(value=offered_target(session, chat)),
             }
             return
-        keep_target(session, chat, path)
         messages, settings = session.store.path(chat), session.store.get(chat)
         told = describe_switch(session, messages)
-        if messages:
-            session.switched[chat] = told
         yield {
             self.notice: note(" ".join([told, *said]), more=pair_numbers(session)),
             self.target: gr.Dropdown(value=str(path)),
