@@ -79,7 +79,7 @@ KNOWN = (
     ),
     Known(
         "qwen3-8b", "Qwen/Qwen3-8B-GGUF", "Q4_K_M.gguf", 5_030_000_000,
-        "Qwen3 8B: the best of these; wants a graphics card of 8 GB", "Apache 2.0",
+        "Qwen3 8B: the best of these; quick on a graphics card of 8 GB", "Apache 2.0",
     ),
 )  # fmt: skip
 DEFAULT = KNOWN[0]

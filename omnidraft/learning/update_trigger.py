@@ -13,7 +13,6 @@ from statistics import fmean
 import numpy as np
 import psutil
 
-from omnidraft.format import counted
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.facts import Update
 from omnidraft.learning.material.history import History, OpenStores, acceptance
@@ -97,10 +96,9 @@ class UpdateTrigger:
         fresh = self._keeping.fresh
         if fresh >= interval and not self._keeping.enough:
             return f"{fresh} new answers; a few more are needed to judge an update by."
-        there = min(fresh, interval)
         return (
-            f"The next update begins with {counted(interval, 'answer')} of models with this vocabulary that none has "
-            f"read yet; {there} {'is' if there == 1 else 'are'} there."
+            f"The next update begins at {interval} new answers (of models with this vocabulary); "
+            f"{min(fresh, interval)} so far."
         )
 
     def _reckon(self, update: Update) -> None:

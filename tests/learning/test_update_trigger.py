@@ -61,9 +61,7 @@ def test_an_hour_has_room_for_so_many_minutes_and_for_one_update_at_least(tmp_pa
 
 def test_what_is_there_for_the_next_update_is_told_with_what_is_not_counted():
     due = UpdateTrigger(SimpleNamespace(refused="", enough=0, fresh=1))
-    assert due.idle_reason(8) == (
-        "The next update begins with 8 answers of models with this vocabulary that none has read yet; 1 is there."
-    )
+    assert due.idle_reason(8) == ("The next update begins at 8 new answers (of models with this vocabulary); 1 so far.")
 
 
 @pytest.fixture

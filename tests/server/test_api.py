@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import httpx
 import openai
 import pytest
 from fastapi import FastAPI
@@ -87,6 +88,19 @@ def test_what_cannot_be_done_is_said(server, change, status):
         client(server).chat.completions.create(**{"model": MODEL, "messages": ASK, "max_tokens": 4, **change})
     assert caught.value.status_code == status
     assert caught.value.body["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "word"),
+    [
+        ("GET", "/v1/chat/completions", 405, "takes POST, not GET"), ("DELETE", "/v1/models", 405, "takes GET"),
+        ("POST", "/v1/audio/speech", 404, "There is no /v1/audio/speech here."),
+    ],
+)  # fmt: skip
+def test_what_the_api_does_not_have_is_told_in_its_own_form(server, method, path, status, word):
+    reply = httpx.request(method, f"{server.origin}{path}")
+    assert reply.status_code == status
+    assert word in reply.json()["error"]["message"]
 
 
 def test_a_key_is_asked_for_when_there_is_one(make_server):

@@ -44,7 +44,7 @@ _SHOWN = 1500  # characters of an answer
 def race(job: RaceJob | None) -> str:
     """The whole race, or what it would show."""
     if job is None:
-        return '<p class="od-none">The same prompts are answered twice, plainly and drafted, with the same seeds.</p>'
+        return '<p class="od-none">No race yet.</p>'
     view = job.view
     parts = [_standing(job), _verdict(view), _bars(view), _proof(view), _lanes(view), _lesson(job)]
     return f'<section class="od-race" data-phase="{view.phase}">{"".join(parts)}</section>'

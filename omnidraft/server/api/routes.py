@@ -13,6 +13,7 @@ from functools import partial
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
+from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
 
 from omnidraft.app import models_list
@@ -67,6 +68,13 @@ def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool)
     async def embeddings(request: Request) -> Response:
         return await guarded(request, embed)
 
+    known = {route.path: route.methods for route in app.routes if isinstance(route, APIRoute)}
+
+    @app.api_route("/v1/{rest:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
+    async def unknown(rest: str, request: Request) -> Response:
+        refusal = _refusal(request, key, exposed)
+        return refusal or _unknown(request.method, f"/v1/{rest}", known.get(f"/v1/{rest}"))
+
 
 async def _models(session: Session, _: Request) -> Response:
     known = models_list.identifiers(await run_in_threadpool(models_list.targets, session.assistant))
@@ -75,6 +83,14 @@ async def _models(session: Session, _: Request) -> Response:
 
 async def _model(session: Session, name: str) -> Response:
     return JSONResponse(errors.described(*await run_in_threadpool(errors.find, session, name)))
+
+
+def _unknown(method: str, path: str, methods: set[str] | None) -> Response:
+    if methods is None:
+        return error_reply(f"There is no {path[:80]} here.", 404, "unknown_url")
+    reply = error_reply(f"{path} takes {' and '.join(sorted(methods))}, not {method}.", 405)
+    reply.headers["Allow"] = ", ".join(sorted(methods))
+    return reply
 
 
 def _refusal(request: Request, key: str | None, exposed: bool) -> Response | None:
