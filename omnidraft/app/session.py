@@ -126,8 +126,7 @@ class Session:
         """
         with self._lock:
             self._must_be_idle()
-            if callable(guest):
-                guest = guest()
+            guest = guest() if callable(guest) else guest
             if guest is None:
                 self.ensure_loaded()
             elif not _same(self.loaded, guest):
@@ -227,7 +226,7 @@ class Session:
             log.info("%s: unloaded after %g idle minutes", self.profile, minutes)
             return True
 
-    def choose(self, target: Path, chosen: Callable[[], object] | None = None) -> list[str]:
+    def choose(self, target: Path, chosen: Callable[[], object] = lambda: None) -> list[str]:
         """Load `target`, unless it is loaded, and make it the profile's own, whatever the command line named; `chosen`
         is called before anybody else has a turn. Overtaken if another one is chosen meanwhile, which is loaded
         instead."""
@@ -237,8 +236,7 @@ class Session:
             notices = [] if _same(self.loaded, target) else self.load(target, progress)
             self.apply(target=str(target))
             self._wanted, self._guest = (None, self._wanted[1]), False
-            if chosen is not None:
-                chosen()
+            chosen()
             return notices
 
     def call_off(self) -> None:
