@@ -40,7 +40,14 @@ def load(assistant: Assistant, target: Path, drafter: Path | None = None, settin
     assistant.load(target, drafter, settings, CacheSettings())
 
 
-@pytest.mark.parametrize(("one", "other"), [(SMOL, QWEN), (QWEN, SMOL), (GEMMA, SMOL)])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (SMOL, QWEN),
+        pytest.param(QWEN, SMOL, marks=pytest.mark.slow),
+        pytest.param(GEMMA, SMOL, marks=pytest.mark.slow),
+    ],
+)
 def test_a_target_that_comes_back_has_read_what_it_had_read(assistant, models, one, other):
     one, drafter = real_model(one), models / "smol-drafter-q8_0.gguf"
     load(assistant, one, drafter)
