@@ -10,12 +10,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.backends.gguf.requantize import requantized
@@ -23,7 +24,7 @@ from omnidraft.backends.llama.bits import WIDTHS, rows_read_by, width_class
 from omnidraft.backends.llama.devices import local_cards
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.bench.pairs import Pair
-from omnidraft.decoding.measure import measure_costs, step_seconds
+from omnidraft.decoding.cost import measure_costs, step_seconds
 from omnidraft.errors import OmniDraftError
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.settings.config import CacheSettings, ModelSettings, SamplingSettings
@@ -131,10 +132,15 @@ def tables(folder: Path, models: Path, small: bool) -> Iterator[tuple[str, Rows]
     yield "layers", layers(home, [*real, *every[-1:]])
 
 
+def _stop(*_: object) -> NoReturn:
+    raise OmniDraftError("It was stopped; the tables that were done stand here.")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog=".ci/card", description=__doc__)
     parser.add_argument("--small", action="store_true", help="a minute, for tests")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, _stop)
     found: dict[str, Any] = {"cards": [f"{card.name}: {card.description}" for card in local_cards()]}
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:

@@ -17,12 +17,12 @@ from omnidraft.backends.prompting.prompt import RawText, ends_without_space, pro
 from omnidraft.backends.prompting.prompted_model import Continued, Message, PromptedDrafter, PromptedModel
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.constraint import Constraint
-from omnidraft.decoding.depth import CostModel, PairStats, make_policy
+from omnidraft.decoding.cost import CostModel, measure_costs
+from omnidraft.decoding.depth import PairStats, make_policy
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Event, Notice, Statistics
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.loop import decode
-from omnidraft.decoding.measure import measure_costs
 from omnidraft.decoding.request import AnswerRequest, DecodeInput
 from omnidraft.decoding.speculation import Speculation
 from omnidraft.errors import ModelError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -98,6 +98,11 @@ def answering(session: Session, chat: str) -> Path | None:
         return None
 
 
+def _turn(session: Session, chat: str) -> AbstractContextManager[None]:
+    """The session's turn with the model of the conversation: the one it has by then."""
+    return session.turn(partial(target_of, session, chat))
+
+
 def keep_target(session: Session, chat: str, target: Path) -> None:
     """Let this model answer in this conversation from now on. By its name: paths mean nothing elsewhere."""
     name = models_list.name_of(models_list.targets(session.assistant), target)
@@ -133,7 +138,7 @@ def ask(
     try:
         if len(session.queue) and not (files or session.racing):
             raise StillAnswering("Others have been waiting longer.")
-        with session.shown.asked(chat), session.turn(partial(target_of, session, chat)):
+        with session.shown.asked(chat), _turn(session, chat):
             refuse_unseen(session, pictures)
             files = fitted(session, session.store.get(chat), text, files, too_long)
             session.store.append(chat, "user", text, meta=files_meta(files), pictures=pictures)
@@ -153,8 +158,7 @@ def _begin_waiting(session: Session, chat: str, place: Place) -> None:
             if session.busy or not session.queue.is_first(place):
                 time.sleep(LOOK_EVERY)
                 continue
-            turn = session.turn(partial(target_of, session, chat))
-            with suppress(StillAnswering), turn:  # or somebody could not wait
+            with suppress(StillAnswering), _turn(session, chat):  # or somebody could not wait
                 if chat in session.queue:  # while a model was loaded, it may have been taken back
                     session.start(_new_answer(session, chat))
                     return
@@ -195,7 +199,7 @@ def edit(
     pictures: Sequence[PictureFile] = (),
 ) -> AnswerJob:
     """A new version of a user's message beside the old one, and its answer; the rest as `ask` takes it."""
-    with session.turn(partial(target_of, session, chat)):
+    with _turn(session, chat):
         refuse_unseen(session, pictures)
         files = fitted(session, session.store.get(chat), text, files, too_long)
         session.store.edit(message, text, files_meta(files), pictures)
@@ -204,7 +208,7 @@ def edit(
 
 def regenerate(session: Session, chat: str) -> AnswerJob:
     """Another answer to the last question, with a fresh seed, as a version beside the old one."""
-    with session.turn(partial(target_of, session, chat)):
+    with _turn(session, chat):
         path = session.store.path(chat)
         if not path:
             raise ModelError("There is nothing to answer yet.")
@@ -214,7 +218,7 @@ def regenerate(session: Session, chat: str) -> AnswerJob:
 
 def resume(session: Session, chat: str) -> AnswerJob:
     """Go on with the last answer where it stopped, in the same message and with the seed it began with."""
-    with session.turn(partial(target_of, session, chat)):
+    with _turn(session, chat):
         settings = session.store.get(chat)
         path = session.store.path(chat)
         if not path or path[-1].role != "assistant":
@@ -226,7 +230,7 @@ def resume(session: Session, chat: str) -> AnswerJob:
 
 def decide(session: Session, chat: str, message: str, call: str, choice: str) -> AnswerJob:
     """What the user says to a call that the last answer asks for; the answer goes on when all are decided about."""
-    with session.turn(partial(target_of, session, chat)):
+    with _turn(session, chat):
         path, settings = session.store.path(chat), session.store.get(chat)
         if not path or path[-1].id != message:
             raise ModelError("This call was decided about already.")

@@ -14,7 +14,7 @@ from omnidraft.app.models_list import is_bundled, is_bundled_drafter, needs
 from omnidraft.app.speeds import Speed, SpeedStore
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.sizes import kv_cache_bytes, pass_bytes
-from omnidraft.decoding.depth import CostModel
+from omnidraft.decoding.cost import CostModel
 from omnidraft.settings.config import ModelSettings
 
 SMALLER = 0.5  # of what a pass of the target reads: what reads more than that is no help to it

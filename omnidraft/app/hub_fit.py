@@ -17,7 +17,7 @@ from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.gguf.header import read_header
 from omnidraft.backends.llama.estimate import header_estimate, weight_bytes
 from omnidraft.backends.llama.sizes import tensor_bytes
-from omnidraft.decoding.depth import CostModel
+from omnidraft.decoding.cost import CostModel
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.format import percent
 from omnidraft.settings.config import ModelSettings

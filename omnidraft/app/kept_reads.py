@@ -27,7 +27,7 @@ class Opened:
 
     @classmethod
     def of(cls, path: Path, settings: ModelSettings) -> Opened:
-        return cls(file_mark(path), settings)
+        return cls(file_mark(path) if path.exists() else "", settings)  # who opens it says that it is missing
 
 
 @dataclass(frozen=True, slots=True)

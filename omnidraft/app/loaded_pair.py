@@ -22,9 +22,9 @@ from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
 from omnidraft.backends.prompting.prompted_model import PromptedDrafter
 from omnidraft.backends.prompting.templates import ChatTemplate
+from omnidraft.decoding.cost import step_seconds
 from omnidraft.decoding.depth import Backoff
 from omnidraft.decoding.lookup import SuffixLookup
-from omnidraft.decoding.measure import step_seconds
 from omnidraft.engine import Engine, Memory
 from omnidraft.errors import NoRoom
 from omnidraft.learning.adapters.serving import (
@@ -338,11 +338,11 @@ class LoadedPair:
     def close(self) -> None:
         """Free the models and close the cache. Harmless when repeated."""
         self._unload()
-        self._kept.forget()
         IN_USE.hold(self, self._caches, [])
 
     def _unload(self) -> None:
         self.keep_measured()
+        self._kept.forget()
         self._release_drafter()
         if self.engine is not None:
             self.engine.target.model.close()

@@ -12,7 +12,7 @@ from omnidraft.app.session import Session
 from omnidraft.app.speeds import SPEED_FILE, Speed, SpeedStore, memory_speed, speeds
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.devices import local_cards
-from omnidraft.decoding.depth import CostModel
+from omnidraft.decoding.cost import CostModel
 
 QUIET = 20.0  # seconds without a question
 

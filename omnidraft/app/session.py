@@ -118,16 +118,15 @@ class Session:
         return self._own_target() if loaded is None or self._guest else loaded
 
     @contextlib.contextmanager
-    def turn(self, guest: Path | Callable[[], Path | None] | None = None) -> Iterator[None]:
+    def turn(self, asked: Callable[[], Path | None] = lambda: None) -> Iterator[None]:
         """To prepare and start an answer: until the end of the block nobody else loads a model or starts one.
 
-        Loads the profile's target, or `guest` for one answer to somebody else: a file, or what finds it when the turn
-        has begun. ModelError if that fails, StillAnswering while an answer is being written.
+        Loads the profile's target, or for one answer what is `asked` for once the turn has begun. ModelError if that
+        fails, StillAnswering while an answer is being written.
         """
         with self._lock:
             self._must_be_idle()
-            guest = guest() if callable(guest) else guest
-            if guest is None:
+            if (guest := asked()) is None:
                 self.ensure_loaded()
             elif not _same(self.loaded, guest):
                 self.load(guest)

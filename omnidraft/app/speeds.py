@@ -23,7 +23,8 @@ import numpy as np
 
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.sizes import pass_bytes
-from omnidraft.decoding.depth import CostModel, PairStats
+from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.depth import PairStats
 from omnidraft.decoding.events import Round
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.processes.threads import physical_cores

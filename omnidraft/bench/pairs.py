@@ -15,7 +15,7 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.prompting.prompted_model import Message
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.decoding.depth import CostModel
+from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Event
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine, Memory

@@ -14,7 +14,7 @@ from omnidraft.app.hub_files import HubError, list_models
 from omnidraft.app.models_list import context_of
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama.estimate import header_estimate
-from omnidraft.decoding.depth import CostModel
+from omnidraft.decoding.cost import CostModel
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import BUNDLED_MODELS
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary

@@ -9,6 +9,7 @@ import pytest
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.decoding.events import Finished
+from omnidraft.errors import ModelError
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
 from tests.answering import ONE, answered
@@ -81,3 +82,10 @@ def test_nothing_is_put_back_that_may_be_wrong(assistant, models, tmp_path, chan
 
     _, second, _ = asked_twice(assistant, there_and_back)
     assert second.statistics.reused_tokens == 0
+
+
+def test_a_file_that_is_missing_is_told_in_a_sentence(assistant, models, tmp_path):
+    for _ in range(2):  # with nothing loaded, and in the place of what is
+        with pytest.raises(ModelError, match="missing"):
+            load(assistant, tmp_path / "missing.gguf")
+        load(assistant, models / "tiny-target-a-f16.gguf")

@@ -12,7 +12,7 @@ from omnidraft.app.drafters import Outlook
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.gguf.file import read_info
-from omnidraft.decoding.depth import CostModel
+from omnidraft.decoding.cost import CostModel
 from omnidraft.storage.paths import find_data_home
 
 

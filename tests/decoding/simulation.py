@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from omnidraft.decoding.depth import AdaptiveDepth, CostModel, PairStats
+from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.depth import AdaptiveDepth, PairStats
 from omnidraft.decoding.drafting import PLAIN, FixedLength
 from omnidraft.decoding.events import Round
 from omnidraft.decoding.lookup import NO_MATCH, Match

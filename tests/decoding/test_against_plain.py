@@ -6,7 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from omnidraft.decoding.depth import Backoff, CostModel, PairStats, PlainComparison
+from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.depth import Backoff, PairStats, PlainComparison
 from omnidraft.decoding.drafting import FixedLength
 from tests.decoding.simulation import COMPUTE_BOUND, FLAT, MEMORY_BOUND, Machine
 

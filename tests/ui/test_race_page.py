@@ -12,7 +12,8 @@ import omnidraft.app.session
 from omnidraft.app.race_job import RaceJob, RacePlan
 from omnidraft.app.sessions import Sessions
 from omnidraft.app.speeds import SPEED_FILE, SpeedStore, speed_key
-from omnidraft.decoding.depth import CostModel, PairStats
+from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.depth import PairStats
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.prompts import own_prompts, topic_prompts
 from omnidraft.lab.race import Score

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from omnidraft.backends.llama.model import LlamaDrafter
-from omnidraft.decoding.measure import step_seconds
+from omnidraft.decoding.cost import step_seconds
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.learning.adapters.files import can_merge, merged_path, set_aside
 from omnidraft.learning.adapters.store import AdapterStore, open_store, warm_start

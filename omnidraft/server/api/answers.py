@@ -125,7 +125,7 @@ async def when_idle(session: Session, request: Request, begin: Callable[[], Any]
 
 def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Reply:
     asked, chat = choice.asked, isinstance(choice.prompt, list) and isinstance(choice.prompt[0], dict)
-    with session.turn(guest=model.path):
+    with session.turn(lambda: model.path):
         engine = session.assistant.engine
         assert engine is not None
         prompted = engine.target

@@ -59,7 +59,7 @@ async def embed(session: Session, request: Request) -> Response:
 
 
 def _begin(session: Session, model: ModelInfo, wanted: Wanted) -> EmbeddingJob:
-    with session.turn(guest=model.path):
+    with session.turn(lambda: model.path):
         return session.embed(wanted.texts)
 
 

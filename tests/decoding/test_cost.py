@@ -6,9 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from omnidraft.decoding import measure
-from omnidraft.decoding.depth import CostModel
-from omnidraft.decoding.measure import WIDTHS, measure_costs
+from omnidraft.decoding import cost
+from omnidraft.decoding.cost import WIDTHS, CostModel, measure_costs
 from tests.decoding import toys
 
 
@@ -16,8 +15,8 @@ from tests.decoding import toys
 def clock(monkeypatch) -> None:
     """Time as the models below spend it: what is measured depends on no other program."""
     Slow.now = 0.0
-    monkeypatch.setattr(measure, "perf_counter", lambda: Slow.now)
-    monkeypatch.setattr(measure, "Contention", lambda: SimpleNamespace(quiet_since=lambda: True))
+    monkeypatch.setattr(cost, "perf_counter", lambda: Slow.now)
+    monkeypatch.setattr(cost, "Contention", lambda: SimpleNamespace(quiet_since=lambda: True))
 
 
 class Slow:
@@ -109,9 +108,9 @@ def test_interrupted_passes_say_nothing_about_the_model():
 
 
 def test_nothing_is_kept_that_was_measured_while_others_had_the_processors(monkeypatch):
-    monkeypatch.setattr(measure, "Contention", lambda: SimpleNamespace(quiet_since=lambda: False))
-    cost = measure_costs(Slow(toys.target(), 0.002, 0.001), None, 1.0)
-    assert cost.pass_seconds(1) == pytest.approx(0.003)
-    assert cost.kept is None
-    cost.keep()
-    assert CostModel.from_dict(cost.kept).passes == pytest.approx(cost.passes)
+    monkeypatch.setattr(cost, "Contention", lambda: SimpleNamespace(quiet_since=lambda: False))
+    found = measure_costs(Slow(toys.target(), 0.002, 0.001), None, 1.0)
+    assert found.pass_seconds(1) == pytest.approx(0.003)
+    assert found.kept is None
+    found.keep()
+    assert CostModel.from_dict(found.kept).passes == pytest.approx(found.passes)
