@@ -31,17 +31,25 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class Read:
+    """What a target had read, and the ids of its conversation."""
+
     committed: list[int]
     tokens: list[int]
     state: bytes
+
+    def put_back(self, target: PromptedModel) -> None:
+        """`target` was opened anew, and has read nothing yet."""
+        if isinstance(target.model, LlamaTarget):
+            target.model.put_back(self.tokens, self.state)
+            target.committed = list(self.committed)
 
 
 class KeptReads:
     """By what a target was opened from: what it had read. The oldest goes first where memory is short."""
 
     def __init__(self) -> None:
-        self._kept: dict[Opened, _Read] = {}
+        self._kept: dict[Opened, Read] = {}
 
     def keep(self, opened: Opened, target: PromptedModel) -> None:
         """`target` is about to be closed."""
@@ -51,14 +59,11 @@ class KeptReads:
         while self._kept and sum(len(read.state) for read in self._kept.values()) > most // 2:
             del self._kept[next(iter(self._kept))]
         if (found := target.model.copy_read(most // 2)) is not None:
-            self._kept[opened] = _Read(list(target.committed), *found)
+            self._kept[opened] = Read(list(target.committed), *found)
 
-    def put_back(self, opened: Opened, target: PromptedModel) -> None:
-        """`target` was just opened."""
-        read = self._kept.pop(opened, None)
-        if read is not None and isinstance(target.model, LlamaTarget):
-            target.model.put_back(read.tokens, read.state)
-            target.committed = list(read.committed)
+    def take(self, opened: Opened) -> Read | None:
+        """What a target opened from this had read; it is kept no longer."""
+        return self._kept.pop(opened, None)
 
     def forget(self) -> None:
         self._kept.clear()

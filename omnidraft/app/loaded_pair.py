@@ -196,9 +196,11 @@ class LoadedPair:
         self.engine, self.asked, self._opened = engine, asked, opened_from
         self._speed.of(asked.target, asked.drafter, asked.model)
         self._recall_speed()
-        if asked.drafter is not None and not engine.memory.pair_stats:
-            engine.memory = Memory.with_cost(engine.measured())
-        self._kept.put_back(opened_from, engine.target)
+        read = self._kept.take(opened_from)
+        if (asked.drafter is not None or read is not None) and not engine.memory.pair_stats:
+            engine.memory = Memory.with_cost(engine.measured())  # empties the caches
+        if read is not None:
+            read.put_back(engine.target)
         note = engine.target.template.note
         learned = self.choice.notices if self.choice is not None else ()
         return [*opened.notices, *([note] if note else []), *learned]
