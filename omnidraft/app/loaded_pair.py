@@ -23,7 +23,6 @@ from omnidraft.backends.opening import open_target
 from omnidraft.backends.prompting.prompted_model import PromptedDrafter
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.cost import step_seconds
-from omnidraft.decoding.depth import Backoff
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.engine import Engine, Memory
 from omnidraft.errors import NoRoom
@@ -288,7 +287,7 @@ class LoadedPair:
             for known in engine.memory.pair_stats.values():
                 known.cost.step = step = step or step_seconds(drafter, 3)
         for known in engine.memory.pair_stats.values():
-            known.against_plain.draft.backoff = Backoff()
+            known.another_drafter()
         return old
 
     def _exchange(self, choice: Choice) -> None:

@@ -417,6 +417,10 @@ class PairStats:
         kept = MEMORY**rounds
         self.tokens, self.seconds = kept * self.tokens + tokens, kept * self.seconds + seconds
 
+    def another_drafter(self) -> None:
+        """It drafts from now on: that the one before was left says nothing about it."""
+        self.against_plain.draft.backoff = Backoff()
+
     def as_dict(self) -> dict:
         return {
             "cost": self.cost.as_dict(),
