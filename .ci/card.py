@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -90,7 +91,8 @@ def bits(models: list[Path]) -> Rows:
     rows = []
     for path in models:
         with LlamaTarget.open(path, ModelSettings(n_ctx=1024)) as target:
-            found = width_class({width: rows_read_by(target, width) for width in WIDTHS if width <= target.max_rows})
+            widths = [width for width in WIDTHS if width <= target.max_rows]
+            found = width_class(partial(rows_read_by, target), widths)
             rows.append({"model": path.stem, "least": found.least, "widest": found.widest})
     return rows
 

@@ -11,7 +11,7 @@ Knows neither drafting nor where passes come from.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -76,23 +76,21 @@ def rows_read_by(model: LanguageModel, width: int) -> list[bytes]:
     return rows[:ROWS]
 
 
-def width_class(read: Mapping[int, Sequence[bytes]], leasts: Sequence[int] = (1, 2)) -> WidthClass:
+def width_class(
+    read: Callable[[int], Sequence[bytes]], widths: Sequence[int], leasts: Sequence[int] = (1, 2)
+) -> WidthClass:
     """The class that plain decoding shares, or where that leaves no room for guesses the one of two rows.
 
-    read: for each of WIDTHS (or some) the rows (any bytes) of the same tokens, read in passes of that width; leasts:
-    how wide plain passes may be.
+    read: the rows (any bytes) of the same tokens, read in passes of that width; it is asked for each of `widths` once
+    at most, and not for those behind the first that differs; leasts: how wide plain passes may be.
     """
+    rows = cache(read)
     for least in leasts:
-        widest = _widest(read, least)
+        widest = least
+        for width in (width for width in widths if width > least):
+            if rows(width) != rows(least):
+                break
+            widest = width
         if widest >= _WORTH:
             return WidthClass(least, widest)
     return WidthClass(1, 1)
-
-
-def _widest(read: Mapping[int, Sequence[bytes]], least: int) -> int:
-    widest = least
-    for width in sorted(width for width in read if width > least):
-        if read[width] != read.get(least):
-            break
-        widest = width
-    return widest

@@ -164,12 +164,13 @@ class LlamaTarget:
         """Pad plain passes, and bound the others, so that all of them compute the same bits."""
         cuts = self.can_rewind and self.rewind_method == "cut"  # padding has to be taken back
         widths = [width for width in WIDTHS if width <= self.max_rows and self.can_rewind]
-        read = {}
-        for done, width in enumerate(widths):
-            tell("finding out which passes compute the same", done / len(widths))
-            read[width] = rows_read_by(self, width)
+
+        def read(width: int) -> list[bytes]:
+            tell("finding out which passes compute the same", widths.index(width) / len(widths))
+            return rows_read_by(self, width)
+
+        found = width_class(read, widths, (1, 2) if cuts else (1,))
         self.rewind(0)
-        found = width_class(read, (1, 2) if cuts else (1,))
         context = self._live()
         context.least_rows, context.padded_wholly, self.widest = found.least, True, found.widest
         if found == WidthClass(1, 1) and self.can_rewind:

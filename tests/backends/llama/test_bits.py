@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from omnidraft.backends.llama import context
+from omnidraft.backends.llama.bits import WIDTHS, WidthClass, width_class
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.settings.config import ModelSettings
 
@@ -31,6 +32,24 @@ def test_rows_of_every_width_in_the_class_have_the_same_bits_over_many_tokens(mo
         assert target.widest > 3
         np.testing.assert_array_equal(found[0], found[1])
         np.testing.assert_array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize(
+    ("kernels", "expected", "asked"),
+    [
+        ("aaaaaaaa", WidthClass(1, 16), (1, 2, 3, 4, 5, 7, 8, 16)),
+        ("aaaabbbb", WidthClass(1, 4), (1, 2, 3, 4, 5)),
+        ("abbbbbcc", WidthClass(2, 7), (1, 2, 3, 4, 5, 7, 8)),
+        ("aabbcccc", WidthClass(1, 1), (1, 2, 3)),
+        ("abacdefg", WidthClass(1, 1), (1, 2, 3)),
+    ],
+)
+def test_no_width_is_read_behind_the_first_that_differs(kernels: str, expected: WidthClass, asked: tuple[int, ...]):
+    """A card may have to build another kernel for each, for minutes."""
+    read = []
+    rows = dict(zip(WIDTHS, kernels, strict=True))
+    assert width_class(lambda width: read.append(width) or [rows[width]], WIDTHS) == expected
+    assert tuple(sorted(read)) == asked
 
 
 @pytest.mark.slow
