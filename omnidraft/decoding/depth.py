@@ -331,6 +331,10 @@ class PlainComparison:
         self._period = FIRST  # rounds of other kinds before a reference
         self._unheard = 0  # of them since the last plain one
 
+    def expect(self, seconds: float) -> None:
+        """What a plain round takes, by passes measured before any answer: drafts begin without a reference."""
+        self.seconds, self._period = seconds, 5 * REFERENCE
+
     def observe_plain(self, seconds: float, rounds: int = 1) -> bool:
         """Plain rounds, `seconds` each. Returns whether the machine does something else now."""
         self._plain.extend([seconds] * min(rounds, 3 * REFERENCE))
@@ -400,6 +404,10 @@ class PairStats:
     offset: float = 0.0
     tokens: float = 0.0
     seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.against_plain.draft.state == "on" and len(self.cost.passes) > 1:  # one figure may have been a stall
+            self.against_plain.expect(self.cost.pass_seconds(1))
 
     @property
     def drafts(self) -> bool:

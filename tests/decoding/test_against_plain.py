@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
+from statistics import fmean
 
 import pytest
 
@@ -147,13 +149,14 @@ def test_a_machine_that_slows_down_all_alike_goes_on_drafting():
     def load(now: float, rows: int) -> float:
         return 1.0 + 3.0 * min(now / 30.0, 1.0)
 
-    def make() -> Machine:
-        return machine(FLAT, 0.6, load=load)
-
-    home = make()
-    stats = PairStats(home.cost.copy())
-    assert home.answers(stats, 12, 150).rate >= 0.93 * best_fixed(make, 12)
-    assert drafts(stats)
+    found = []
+    for seed in range(4):
+        make = partial(machine, FLAT, 0.6, load=load, seed=seed)
+        home = make()
+        stats = PairStats(home.cost.copy())
+        found.append(home.answers(stats, 12, 150).rate / best_fixed(make, 12))
+        assert drafts(stats)
+    assert fmean(found) >= 0.93
 
 
 @pytest.mark.parametrize("share", [0.01, 0.05])
@@ -178,6 +181,12 @@ def told(comparison: PlainComparison, rounds: int, tokens: int, seconds: float, 
             comparison.observe(comparison.draft, tokens, seconds)
             drafted += 1
     return drafted
+
+
+def test_first_drafts_wait_for_no_plain_rounds_where_several_widths_were_measured():
+    known = CostModel({1: 1.0, 2: 1.1}, 0.1)
+    assert told(PairStats(known).against_plain, 20, 2, 1.2) == 20
+    assert told(PairStats(CostModel({1: 1.0}, 0.1)).against_plain, 20, 2, 1.2) < 20  # it may have been a stall
 
 
 def test_what_a_wrong_decision_costs_is_bounded_in_plain_rounds():
