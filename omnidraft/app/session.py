@@ -17,7 +17,7 @@ from typing import Any
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.catalog import choose_drafter, choose_target
-from omnidraft.app.changes import at_work, take_up
+from omnidraft.app.changes import take_up
 from omnidraft.app.embedding import EmbeddingJob
 from omnidraft.app.race_job import RaceJob, RacePlan
 from omnidraft.app.shown_chats import ShownChats
@@ -263,14 +263,10 @@ class Session:
 
     def change(self, name: str, value: object) -> str:
         """Change one setting, live where that is possible; says in a sentence what happened."""
-        settings = self.apply(**{name: value})
-        if not self._lock.acquire(blocking=False):  # a model is being loaded, perhaps with what was set before
-            return take_up(name, settings, True, at_work)
-        try:
-            change_cache = self.change_cache if self.assistant.loaded.cache is not None else None
-            return take_up(name, settings, self.loaded is not None, change_cache)
-        finally:
-            self._lock.release()
+        self.apply(**{name: value})
+        loading = self.loading is not None  # perhaps with what was set before
+        resize_cache = self.assistant.resize_cache if loading or self.assistant.loaded.cache is not None else None
+        return take_up(name, loading or self.loaded is not None, resize_cache)
 
     def reset_settings(self) -> str:
         """Put the defaults in place of all settings; says in a sentence where the old ones are."""
@@ -279,6 +275,7 @@ class Session:
             with self._keeping:
                 aside = reset_settings(self.assistant.profile.settings)
                 self.assistant.settings = AppSettings()
+                self.assistant.resize_cache()
             kept = f" What was set is kept in {aside.name} beside it." if aside is not None else ""
             return f"All settings are the defaults now.{kept} Load the model again for those it is loaded with."
 

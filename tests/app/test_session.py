@@ -128,7 +128,7 @@ def test_a_setting_waits_for_no_model_that_is_loaded(session, monkeypatch, secon
         begun = time.monotonic()
         assert session.change("theme", "dark") == "kept."
         assert session.change("model.n_ctx", 512).startswith("kept; load the model again")
-        assert session.change("cache.capacity", 5000).startswith("kept; the cache follows")
+        assert session.change("cache.capacity", 5000).startswith("kept; the cache takes it up")
         assert session.apply(**{"sampling.top_k": 7}).sampling.top_k == 7
         assert session.spread("127.0.0.1:50052").startswith("Kept")
         assert time.monotonic() - begun < 5
