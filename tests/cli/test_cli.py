@@ -191,6 +191,7 @@ def test_models_lists_what_is_there_with_its_numbers(cli, home, models, tmp_path
     assert "GGUF" in found["broken"]["error"]
     text = cli("models")[1]
     assert "llama-bpe" in text
+    assert "14.1 MB" in text, "as the pages say it"
     assert "broken" in text
     assert "nowhere" in refused(cli("models", "--folder", tmp_path / "nowhere"))
 
