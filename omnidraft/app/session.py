@@ -25,7 +25,7 @@ from omnidraft.app.speeds import PlainRounds
 from omnidraft.app.tools import Toolbox
 from omnidraft.app.waiting import Place, RequestQueue, StillAnswering
 from omnidraft.backends.gguf.file import usable_info
-from omnidraft.chats import ChatStore
+from omnidraft.chats import ChatStore, Message
 from omnidraft.chats.store import LastDeleted
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.drift_lab import DriftLab
@@ -297,7 +297,7 @@ class Session:
             threading.Thread(target=job.run, name="answer", daemon=True).start()
             return job
 
-    def wait_for_turn(self, chat: str, store: Callable[[], object], begin: Callable[[Place], object]) -> bool:
+    def wait_for_turn(self, chat: str, store: Callable[[], Message], begin: Callable[[Place, Message], object]) -> bool:
         """Store a question, and have `begin` wait for its place's turn on a thread of its own, unless it is taken back
         (`stop`). False if nobody else is at work or waits. StillAnswering if one of the conversation waits already,
         QueueFull if too many wait."""
@@ -308,8 +308,7 @@ class Session:
                 raise StillAnswering("A question of this conversation waits already; take it back or wait for it.")
             place = self.queue.enter(chat)
             try:
-                store()
-                threading.Thread(target=begin, args=(place,), name="waiting", daemon=True).start()
+                threading.Thread(target=begin, args=(place, store()), name="waiting", daemon=True).start()
             except BaseException:
                 self.queue.leave(place)
                 raise
@@ -347,7 +346,7 @@ class Session:
         job = self.job
         if self.writing(chat) and job is not None:  # the API's answers belong to no conversation
             job.stop()
-        elif chat is not None and self.queue.take_back(chat):
+        elif chat is not None and self.queue.take_back(chat) and self.store.path(chat)[-1].role == "user":
             self.store.append(chat, "assistant", "", meta={"error": "It was taken back before its turn."})
 
     def prepare(self) -> None:

@@ -24,7 +24,7 @@ from ui.chat.layout import build_layout
 from ui.chat.option_events import Options
 from ui.chat.page import TOO_LATE, Conversations
 from ui.chat.parts import GONE
-from ui.chat.turns import UNANSWERED, Followed
+from ui.chat.turns import UNANSWERED, WAITING, Followed
 
 FILES = [TextFile("notes.txt", "Buy milk.")]
 WRITTEN = ("box", "attached", "editing")
@@ -280,9 +280,13 @@ def test_another_answer_leaves_what_is_being_written(page, ada):
         assert "marks" in update, "it was started"
         assert not set(update) & set(WRITTEN)
     begun_by_api(ada)
-    update = page.turn(chat, kind="regenerate")
+    update = page.turn(chat, kind="continue")
     assert "still being written" in update["notice"]
     assert not set(update) & set(WRITTEN)
+    update = page.turn(chat, kind="regenerate")
+    assert update["chat"][-1]["content"]["text"] == WAITING
+    assert not set(update) & set(WRITTEN)
+    ada.stop(chat)
 
 
 def test_what_was_sent_leaves_the_box_and_comes_back_if_it_is_refused(page, ada):
