@@ -93,7 +93,7 @@ def target_of(session: Session, chat: str) -> Path | None:
 def answering(session: Session, chat: str) -> Path | None:
     """The model that would answer in a conversation; None if there is none."""
     try:
-        return target_of(session, chat) or session.target_path()
+        return target_of(session, chat) or session.choices.coming or session.target_path()
     except OmniDraftError:
         return None
 
@@ -117,7 +117,7 @@ def is_ready(session: Session, chat: str) -> bool:
     """Whether the conversation's next answer needs no model to be loaded."""
     target = target_of(session, chat)
     if target is None:
-        return session.ready
+        return session.ready and session.choices.coming is None
     return session.loaded is not None and session.loaded.resolve() == target.resolve()
 
 

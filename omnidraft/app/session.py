@@ -44,7 +44,8 @@ class Session:
 
     templates: as in `AppSettings`, from the command line; store: its conversations; deleted: those deleted last, for an
     undo; shown: the one its pages show; queue: who waits for a turn, clients and questions of its pages; loading: how
-    far the model that is being loaded has come; drift: its drift runs; tools: what its models may ask to be called.
+    far the model that is being loaded has come; choices: of models, the last one perhaps still under way; drift: its
+    drift runs; tools: what its models may ask to be called.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Session:
         self._spread = {"workers": workers, "split": split}  # as the command line has it, until the page changes it
         self._guest = False  # whether what is loaded was asked for by a client of the API, not by the profile
         self._lock = threading.RLock()
-        self._choices = Newest()
+        self.choices = Newest()
         self._keeping = threading.RLock()  # of the settings, which change while a model is loaded, too
 
     @property
@@ -229,8 +230,8 @@ class Session:
         """Load `target`, unless it is loaded, and make it the profile's own, whatever the command line named; `chosen`
         is called before anybody else has a turn. Overtaken if another one is chosen meanwhile, which is loaded
         instead."""
-        progress = self._choices.begin(target)
-        with self._lock, self._choices.unless_overtaken(progress):
+        progress = self.choices.begin(target)
+        with self._lock, self.choices.unless_overtaken(progress):
             TRIALS.forgive(target)
             notices = [] if _same(self.loaded, target) else self.load(target, progress)
             self.apply(target=str(target))
