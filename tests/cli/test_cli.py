@@ -343,6 +343,11 @@ def test_a_conversation_through_a_pipe(home):
     assert lines[0] == lines[-1]
 
 
+def test_the_help_says_what_a_line_of_a_file_of_prompts_is(cli):
+    _, out, _ = cli("chat", "--help")
+    assert 'a line is a prompt, and in a *.jsonl file {"messages": [{"role": "user"' in " ".join(out.split())
+
+
 def test_a_conversation_has_commands_that_no_model_reads(home):
     process = start(home, "--temperature", 0, "--max-tokens", 8)
     asked = "/help\n/stats\nHello there.\n/stats\n/model\n/model tiny-target-b\n/model nope\n/what is this\n/exit\n"
