@@ -28,8 +28,8 @@ def short(value: float) -> str:
 
 
 def size(value: float) -> str:
-    """Bytes in the largest fitting unit."""
-    for limit, unit in ((2**30, "GB"), (2**20, "MB"), (2**10, "KB")):
+    """Bytes in the largest fitting unit, a thousand of the next, as file managers and model hubs count."""
+    for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if value >= limit:
             scaled = value / limit
             return f"{scaled:.0f} {unit}" if scaled >= 100 else f"{scaled:.1f} {unit}"

@@ -46,6 +46,7 @@ class _OneAtATime:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._taken = self._answering = False
+        self._left_to_do: Callable[[], object] | None = None
 
     def take(self, answering: bool = False, refusal: str | None = None, timeout: float | None = None) -> bool:
         """Whether it was free in time. answering: for what may take long, an answer or embeddings; Busy with `refusal`,
@@ -62,8 +63,22 @@ class _OneAtATime:
 
     def leave(self) -> None:
         with self._changed:
-            self._taken = self._answering = False
-            self._changed.notify_all()
+            act, self._left_to_do = self._left_to_do, None
+            try:
+                if act is not None:
+                    act()
+            finally:
+                self._taken = self._answering = False
+                self._changed.notify_all()
+
+    def soon(self, act: Callable[[], object]) -> bool:
+        """Whether `act` was done at once; else whoever has the models does it when leaving them."""
+        with self._changed:
+            if self._taken:
+                self._left_to_do = act
+            else:
+                act()
+            return not self._taken
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -134,13 +149,13 @@ class Assistant:
         error says why. templates: as in `AppSettings`, going before those. projector: what the target sees pictures
         through; None: what the settings name, else what lies beside it.
         """
-        settings = self.settings
         adapter = adapter or (AUTO if self._learns else NO_ADAPTER)
-        asked = LoadRequest(
-            target, drafter, model or settings.model, cache or settings.cache, adapter,
-            [*settings.templates, *templates], projector, settings.projectors,
-        )  # fmt: skip
         with self._models.held():
+            settings = self.settings
+            asked = LoadRequest(
+                target, drafter, model or settings.model, cache or settings.cache, adapter,
+                [*settings.templates, *templates], projector, settings.projectors,
+            )  # fmt: skip
             self.learner.process.let_go()
             notices = self.loaded.load(asked)
             self._tell_learner()
@@ -227,6 +242,14 @@ class Assistant:
         except StorageError as error:
             return str(error)
         return None
+
+    def resize_cache(self) -> bool:
+        """Have the open n-gram cache take up the settings: now (True), or once nobody is at work with it."""
+        return self._models.soon(self._resize_cache)
+
+    def _resize_cache(self) -> None:
+        if self.loaded.cache is not None:
+            self.loaded.cache.resize(self.settings.cache)
 
     def forget(self, store: ChatStore, chat: str) -> Forgotten:
         """Remove a conversation and all that was learned from it; `store` is the open store of conversations.

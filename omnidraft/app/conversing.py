@@ -93,7 +93,7 @@ def target_of(session: Session, chat: str) -> Path | None:
 def answering(session: Session, chat: str) -> Path | None:
     """The model that would answer in a conversation; None if there is none."""
     try:
-        return target_of(session, chat) or session.target_path()
+        return target_of(session, chat) or session.choices.coming or session.target_path()
     except OmniDraftError:
         return None
 
@@ -117,40 +117,77 @@ def is_ready(session: Session, chat: str) -> bool:
     """Whether the conversation's next answer needs no model to be loaded."""
     target = target_of(session, chat)
     if target is None:
-        return session.ready
+        return session.ready and session.choices.coming is None
     return session.loaded is not None and session.loaded.resolve() == target.resolve()
 
 
 def ask(
-    session: Session,
-    chat: str,
-    text: str,
-    files: Sequence[TextFile] = (),
-    too_long: str = REFUSE,
-    pictures: Sequence[PictureFile] = (),
-) -> AnswerJob | None:
-    """Add the user's message and start its answer; `too_long` says which part is kept of files that do not fit.
+    session: Session, chat: str, text: str, files: Sequence[TextFile] = (), too_long: str = REFUSE,
+    pictures: Sequence[PictureFile] = (), *, instead_of: str | None = None,
+) -> AnswerJob | None:  # fmt: skip
+    """Add the user's message, or a new version of one beside it, and start its answer; `too_long` says which part is
+    kept of files that do not fit.
 
     Nothing is stored if the model cannot be loaded, is busy or cannot see the pictures, or the files do not fit and no
     part was chosen. A message without files waits for its turn where another answer is being written, or others wait
     longer (None).
     """
+    store = (
+        partial(session.store.append, chat, "user") if instead_of is None else partial(session.store.edit, instead_of)
+    )
     try:
-        if len(session.queue) and not (files or session.racing):
-            raise StillAnswering("Others have been waiting longer.")
+        if not files:
+            _let_others_first(session)
         with session.shown.asked(chat), _turn(session, chat):
             refuse_unseen(session, pictures)
             files = fitted(session, session.store.get(chat), text, files, too_long)
-            session.store.append(chat, "user", text, meta=files_meta(files), pictures=pictures)
-            return session.start(_new_answer(session, chat))
+            question = store(text, meta=files_meta(files), pictures=pictures)
+            return session.start(_new_answer(session, chat, question))
     except StillAnswering:
-        store = partial(session.store.append, chat, "user", text, pictures=pictures)
-        if files or not session.wait_for_turn(chat, store, partial(_begin_waiting, session, chat)):
+        waiting = partial(store, text, pictures=pictures)
+        if files or not session.wait_for_turn(chat, waiting, partial(_begin_waiting, session, chat, False)):
             raise
     return None
 
 
-def _begin_waiting(session: Session, chat: str, place: Place) -> None:
+def edit(session: Session, chat: str, message: str, text: str, *sent: Any) -> AnswerJob | None:
+    """A new version of a user's message beside the old one, and its answer; the rest as `ask` takes it."""
+    _refuse_while_written(session, chat)
+    return ask(session, chat, text, *sent, instead_of=message)
+
+
+def regenerate(session: Session, chat: str) -> AnswerJob | None:
+    """Another answer to the last question, with a fresh seed, as a version beside the old one; it waits as `ask`."""
+    _refuse_while_written(session, chat)
+    question = partial(_last_question, session, chat)
+    try:
+        _let_others_first(session)
+        with _turn(session, chat):
+            return session.start(_new_answer(session, chat, question(), fresh=True))
+    except StillAnswering:
+        if not session.wait_for_turn(chat, question, partial(_begin_waiting, session, chat, True)):
+            raise
+    return None
+
+
+def _last_question(session: Session, chat: str) -> Message:
+    path = session.store.path(chat)
+    if not path:
+        raise ModelError("There is nothing to answer yet.")
+    return path[-1] if path[-1].role == "user" else session.store.message(path[-1].parent or "")
+
+
+def _let_others_first(session: Session) -> None:
+    if len(session.queue) and not session.racing:
+        raise StillAnswering("Others have been waiting longer.")
+
+
+def _refuse_while_written(session: Session, chat: str) -> None:
+    if session.writing(chat):
+        raise StillAnswering("An answer is still being written; stop it or wait for it.")
+
+
+def _begin_waiting(session: Session, chat: str, fresh: bool, place: Place, question: Message) -> None:
     """Answer the question that waits when its turn comes, unless it is taken back; what prevents that is told in the
     answer's place."""
     try:
@@ -160,24 +197,20 @@ def _begin_waiting(session: Session, chat: str, place: Place) -> None:
                 continue
             with suppress(StillAnswering), _turn(session, chat):  # or somebody could not wait
                 if chat in session.queue:  # while a model was loaded, it may have been taken back
-                    session.start(_new_answer(session, chat))
+                    session.store.select(question.id)  # meanwhile, another version may have been shown
+                    session.start(_new_answer(session, chat, question, fresh))
                     return
     except OmniDraftError as error:
         with suppress(StorageError):  # the conversation was deleted
-            session.store.append(chat, "assistant", "", meta={"error": str(error)})
+            session.store.append(chat, "assistant", "", parent=question.id, meta={"error": str(error)})
     finally:
         session.queue.leave(place)
 
 
 def refused(
-    session: Session,
-    chat: str,
-    text: str,
-    files: Sequence[TextFile],
-    pictures: Sequence[PictureFile],
-    above: str | None,
-    error: OmniDraftError,
-) -> None:
+    session: Session, chat: str, text: str, files: Sequence[TextFile], pictures: Sequence[PictureFile],
+    above: str | None, error: OmniDraftError,
+) -> None:  # fmt: skip
     """Keep a question that could not be asked, with the reason in its answer's place: its page shows something else by
     now and cannot put it back into the box. above: the message it is a new version of."""
     if session.writing(chat) or chat in session.queue:
@@ -187,33 +220,6 @@ def refused(
     else:
         session.store.edit(above, text, files_meta(files), pictures)
     session.store.append(chat, "assistant", "", meta={"error": str(error)})
-
-
-def edit(
-    session: Session,
-    chat: str,
-    message: str,
-    text: str,
-    files: Sequence[TextFile] = (),
-    too_long: str = REFUSE,
-    pictures: Sequence[PictureFile] = (),
-) -> AnswerJob:
-    """A new version of a user's message beside the old one, and its answer; the rest as `ask` takes it."""
-    with _turn(session, chat):
-        refuse_unseen(session, pictures)
-        files = fitted(session, session.store.get(chat), text, files, too_long)
-        session.store.edit(message, text, files_meta(files), pictures)
-        return session.start(_new_answer(session, chat))
-
-
-def regenerate(session: Session, chat: str) -> AnswerJob:
-    """Another answer to the last question, with a fresh seed, as a version beside the old one."""
-    with _turn(session, chat):
-        path = session.store.path(chat)
-        if not path:
-            raise ModelError("There is nothing to answer yet.")
-        question = path[-1] if path[-1].role == "user" else session.store.message(path[-1].parent or "")
-        return session.start(_new_answer(session, chat, question, fresh=True))
 
 
 def resume(session: Session, chat: str) -> AnswerJob:
@@ -242,12 +248,11 @@ def decide(session: Session, chat: str, message: str, call: str, choice: str) ->
         return session.start(_more_of(session, settings, path[:-1], session.store.message(message), granted))
 
 
-def _new_answer(session: Session, chat: str, question: Message | None = None, fresh: bool = False) -> AnswerJob:
-    """The answer to `question`, by default the last message shown; inside the session's turn."""
+def _new_answer(session: Session, chat: str, question: Message, fresh: bool = False) -> AnswerJob:
+    """The answer to `question`, one of those shown; inside the session's turn."""
     settings = session.store.get(chat)
     path = session.store.path(chat)
-    if question is not None:
-        path = path[: [m.id for m in path].index(question.id) + 1]
+    path = path[: [m.id for m in path].index(question.id) + 1]
     sampling = sampling_of(session, settings)
     if fresh or sampling.seed is None:
         # Drawn here and stored at once, so that an answer cut off by a crash can be continued with it.

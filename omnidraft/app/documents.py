@@ -94,7 +94,7 @@ def _check_zip(path: str) -> None:
 
 
 SUFFIXES = {".pdf": "a PDF", ".docx": "a Word", ".xlsx": "an Excel"}  # what each is called
-MAX_FILE = 64 << 20  # bytes
+MAX_FILE = 64_000_000  # bytes
 MAX_TEXT = 2_000_000  # characters: more than any context here holds, and little enough to be kept with a message
 SECONDS = 60.0
 MEMORY = 1 << 30

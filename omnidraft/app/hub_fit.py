@@ -19,7 +19,7 @@ from omnidraft.backends.llama.estimate import header_estimate, weight_bytes
 from omnidraft.backends.llama.sizes import tensor_bytes
 from omnidraft.decoding.cost import CostModel
 from omnidraft.errors import ModelError, OmniDraftError
-from omnidraft.format import percent
+from omnidraft.format import percent, size
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.files import write_atomically
 from omnidraft.storage.paths import make_folder
@@ -123,7 +123,7 @@ DRAFTERS = (
     Known("HuggingFaceTB/SmolLM2-135M-Instruct", 135_000_000, "135M; 0.3 GB; Apache 2.0"),
 )
 _BYTES = 34 / 32  # of a weight of a drafter that the app converted
-MOST = 40 << 20  # bytes of a tokenizer.json
+MOST = 40_000_000  # bytes of a tokenizer.json
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ def _fetch(file: RemoteFile) -> bytes:
         for chunk in chunks(file):
             held += chunk
             if len(held) > MOST:
-                raise HubError(f"{file.repo} has a tokenizer of more than {MOST >> 20} MB")
+                raise HubError(f"{file.repo} has a tokenizer of more than {size(MOST)}")
     except HubError:
         raise
     except Exception as error:

@@ -21,6 +21,7 @@ from omnidraft.decoding.events import Finished, Token
 from omnidraft.errors import OmniDraftError
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.race import LANES, Began, Lane, Paired, Said, Score, Taught, Training, race, score, teach
+from omnidraft.processes.progress import CalledOff, Progress, watched
 from omnidraft.settings.config import AppSettings, DraftSettings, SamplingSettings, changed
 from omnidraft.storage import scratch
 from omnidraft.storage.paths import find_data_home
@@ -113,11 +114,17 @@ class RaceJob:
         self._assistant: Assistant | None = None
         self._folder: Scratch | None = None
         self._cancelled = threading.Event()
+        self._loading: Progress | None = None
         self._thread: threading.Thread | None = None
 
     @property
     def running(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it was stopped and is not over yet."""
+        return self.running and self._cancelled.is_set()
 
     @property
     def can_teach(self) -> bool:
@@ -133,6 +140,8 @@ class RaceJob:
     def stop(self) -> None:
         """End as soon as possible; what was scored stays."""
         self._cancelled.set()
+        if (loading := self._loading) is not None:
+            loading.call_off()
         if (assistant := self._assistant) is not None:
             assistant.stop()
 
@@ -161,7 +170,7 @@ class RaceJob:
             others.answer_begins()  # the profile's own training waits, as it does for an answer
         try:
             run()
-        except _Stopped:
+        except (_Stopped, CalledOff):
             pass
         except OmniDraftError as error:
             view.error = str(error)
@@ -235,9 +244,12 @@ class RaceJob:
     def _load(self) -> None:
         plan = self.plan
         self.view.phase = "loading"
+        self._loading = Progress(plan.target)
+        self._go_on_or_stop()
         assistant = self._own if plan.kept and self._own is not None else self._temporary()
         self._assistant = assistant
-        assistant.load(self._target(), plan.drafter, plan.settings.model)
+        with watched(self._loading):
+            assistant.load(self._target(), plan.drafter, plan.settings.model)
         self._go_on_or_stop()
 
     def _target(self) -> Path:

@@ -17,7 +17,7 @@ from typing import Any
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.catalog import choose_drafter, choose_target
-from omnidraft.app.changes import at_work, take_up
+from omnidraft.app.changes import take_up
 from omnidraft.app.embedding import EmbeddingJob
 from omnidraft.app.race_job import RaceJob, RacePlan
 from omnidraft.app.shown_chats import ShownChats
@@ -25,7 +25,7 @@ from omnidraft.app.speeds import PlainRounds
 from omnidraft.app.tools import Toolbox
 from omnidraft.app.waiting import Place, RequestQueue, StillAnswering
 from omnidraft.backends.gguf.file import usable_info
-from omnidraft.chats import ChatStore
+from omnidraft.chats import ChatStore, Message
 from omnidraft.chats.store import LastDeleted
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.drift_lab import DriftLab
@@ -44,7 +44,8 @@ class Session:
 
     templates: as in `AppSettings`, from the command line; store: its conversations; deleted: those deleted last, for an
     undo; shown: the one its pages show; queue: who waits for a turn, clients and questions of its pages; loading: how
-    far the model that is being loaded has come; drift: its drift runs; tools: what its models may ask to be called.
+    far the model that is being loaded has come; choices: of models, the last one perhaps still under way; drift: its
+    drift runs; tools: what its models may ask to be called.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Session:
         self._spread = {"workers": workers, "split": split}  # as the command line has it, until the page changes it
         self._guest = False  # whether what is loaded was asked for by a client of the API, not by the profile
         self._lock = threading.RLock()
-        self._choices = Newest()
+        self.choices = Newest()
         self._keeping = threading.RLock()  # of the settings, which change while a model is loaded, too
 
     @property
@@ -229,8 +230,8 @@ class Session:
         """Load `target`, unless it is loaded, and make it the profile's own, whatever the command line named; `chosen`
         is called before anybody else has a turn. Overtaken if another one is chosen meanwhile, which is loaded
         instead."""
-        progress = self._choices.begin(target)
-        with self._lock, self._choices.unless_overtaken(progress):
+        progress = self.choices.begin(target)
+        with self._lock, self.choices.unless_overtaken(progress):
             TRIALS.forgive(target)
             notices = [] if _same(self.loaded, target) else self.load(target, progress)
             self.apply(target=str(target))
@@ -263,14 +264,10 @@ class Session:
 
     def change(self, name: str, value: object) -> str:
         """Change one setting, live where that is possible; says in a sentence what happened."""
-        settings = self.apply(**{name: value})
-        if not self._lock.acquire(blocking=False):  # a model is being loaded, perhaps with what was set before
-            return take_up(name, settings, True, at_work)
-        try:
-            change_cache = self.change_cache if self.assistant.loaded.cache is not None else None
-            return take_up(name, settings, self.loaded is not None, change_cache)
-        finally:
-            self._lock.release()
+        self.apply(**{name: value})
+        loading = self.loading is not None  # perhaps with what was set before
+        resize_cache = self.assistant.resize_cache if loading or self.assistant.loaded.cache is not None else None
+        return take_up(name, loading or self.loaded is not None, resize_cache)
 
     def reset_settings(self) -> str:
         """Put the defaults in place of all settings; says in a sentence where the old ones are."""
@@ -279,6 +276,7 @@ class Session:
             with self._keeping:
                 aside = reset_settings(self.assistant.profile.settings)
                 self.assistant.settings = AppSettings()
+                self.assistant.resize_cache()
             kept = f" What was set is kept in {aside.name} beside it." if aside is not None else ""
             return f"All settings are the defaults now.{kept} Load the model again for those it is loaded with."
 
@@ -300,7 +298,7 @@ class Session:
             threading.Thread(target=job.run, name="answer", daemon=True).start()
             return job
 
-    def wait_for_turn(self, chat: str, store: Callable[[], object], begin: Callable[[Place], object]) -> bool:
+    def wait_for_turn(self, chat: str, store: Callable[[], Message], begin: Callable[[Place, Message], object]) -> bool:
         """Store a question, and have `begin` wait for its place's turn on a thread of its own, unless it is taken back
         (`stop`). False if nobody else is at work or waits. StillAnswering if one of the conversation waits already,
         QueueFull if too many wait."""
@@ -311,8 +309,7 @@ class Session:
                 raise StillAnswering("A question of this conversation waits already; take it back or wait for it.")
             place = self.queue.enter(chat)
             try:
-                store()
-                threading.Thread(target=begin, args=(place,), name="waiting", daemon=True).start()
+                threading.Thread(target=begin, args=(place, store()), name="waiting", daemon=True).start()
             except BaseException:
                 self.queue.leave(place)
                 raise
@@ -350,7 +347,7 @@ class Session:
         job = self.job
         if self.writing(chat) and job is not None:  # the API's answers belong to no conversation
             job.stop()
-        elif chat is not None and self.queue.take_back(chat):
+        elif chat is not None and self.queue.take_back(chat) and self.store.path(chat)[-1].role == "user":
             self.store.append(chat, "assistant", "", meta={"error": "It was taken back before its turn."})
 
     def prepare(self) -> None:

@@ -15,8 +15,9 @@ from pathlib import Path
 from PIL import Image, ImageOps
 
 from omnidraft.errors import PictureError
+from omnidraft.format import size
 
-MOST_BYTES = 20 << 20
+MOST_BYTES = 20_000_000
 MOST_PIXELS = 40_000_000
 LONGEST_SIDE = 2048  # pixels; no projector looks closer, and its own resizing takes memory
 _FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
@@ -48,7 +49,7 @@ def read_picture(data: bytes, name: str = "The picture") -> Picture:
     if not data:
         raise PictureError(f"{name} is empty.")
     if len(data) > MOST_BYTES:
-        raise PictureError(f"{name} has more than {MOST_BYTES >> 20} MB; save it smaller.")
+        raise PictureError(f"{name} has more than {size(MOST_BYTES)}; save it smaller.")
     if data.lstrip()[:1] == b"<":
         raise PictureError(f"{name} is a drawing or a page in XML, not {_KINDS}; save it as PNG.")
     try:

@@ -18,6 +18,7 @@ from omnidraft.chats.records import ROLES, Conversation, Message, json_value, so
 from omnidraft.chats.store import ChatStore
 from omnidraft.chats.titles import one_line, shorten
 from omnidraft.errors import SettingsError, StorageError
+from omnidraft.format import size
 from omnidraft.settings.config import SamplingSettings, from_dict, to_dict
 
 # Checking conversations that come from a file: everything is looked at before anything is believed.
@@ -130,7 +131,7 @@ def _wrong(what: str) -> StorageError:
 
 FORMAT = "omnidraft-chats"
 VERSION = 1
-MAX_BYTES = 512 * 1024 * 1024
+MAX_BYTES = 512_000_000
 _MESSAGE = ("id", "parent", "role", "content", "created", "active", "meta")
 
 
@@ -187,7 +188,7 @@ def _plain(chat: Conversation, messages: list[Message]) -> dict[str, object]:
 
 def _decoded(text: str | bytes) -> str:
     if len(text) > MAX_BYTES:
-        raise StorageError(f"The file cannot be imported: it is larger than {MAX_BYTES // 2**20} MB.")
+        raise StorageError(f"The file cannot be imported: it is larger than {size(MAX_BYTES)}.")
     try:
         return text if isinstance(text, str) else text.decode("utf-8-sig")
     except UnicodeDecodeError:

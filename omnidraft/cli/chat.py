@@ -28,7 +28,7 @@ from omnidraft.cli.report import draft_length, print_json, printed, report, summ
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import OmniDraftError, SettingsError
-from omnidraft.lab.prompts import Prompt, load_prompts
+from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
 from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings, describe
 from omnidraft.storage.paths import find_data_home
@@ -176,7 +176,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--adapter", default="auto", help="auto (what was learned), none, or a GGUF LoRA file")
     source = parser.add_mutually_exclusive_group()
     source.add_argument("--prompt", help="answer this one message and stop; - reads it from standard input")
-    source.add_argument("--prompts", help="answer every prompt of a JSONL file, or of a bundled task (math, code, ...)")
+    source.add_argument(
+        "--prompts",
+        help=f"answer every prompt of a bundled task ({', '.join(TASKS)}) or of a file: a line is a prompt, and in a "
+        '*.jsonl file {"messages": [{"role": "user", "content": "..."}]}',
+    )
     for setting in describe(SamplingSettings):
         if setting.name in _SAMPLING:
             help = f"{setting.help} Accepted: {setting.rule.accepted}.".replace("%", "%%")

@@ -14,9 +14,10 @@ from omnidraft.backends.discovery import find_models
 from omnidraft.backends.gguf.convert import DTYPES, convert_folder
 from omnidraft.backends.gguf.file import ModelInfo, read_info
 from omnidraft.backends.llama.sizes import available_bytes
+from omnidraft.backends.prompting.templates import AS_LINES, NO_TEMPLATE
 from omnidraft.cli.report import add_action
 from omnidraft.errors import ModelError
-from omnidraft.format import size
+from omnidraft.format import short, size
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome, find_data_home, make_folder
 
@@ -59,11 +60,11 @@ def as_dict(model: ModelInfo) -> dict:
 def line(model: ModelInfo) -> str:
     if model.error:
         return f"{model.name:24} {model.error}"
-    size = f"{model.parameters / 1e6:,.1f}M" if model.parameters else model.kind
+    parameters = short(model.parameters) if model.parameters else model.kind
     vocabulary = f"{model.vocabulary_size:,} {model.vocabulary_family}"
     return (
-        f"{model.name:24} {model.architecture:10} {size:>9} {model.quantization:8} "
-        f"context {model.n_ctx_train:<7,} vocabulary {vocabulary:18} {model.file_size / 1e6:,.1f} MB  {model.path}"
+        f"{model.name:24} {model.architecture:10} {parameters:>9} {model.quantization:8} "
+        f"context {model.n_ctx_train:<7,} vocabulary {vocabulary:18} {size(model.file_size)}  {model.path}"
     )
 
 
@@ -77,12 +78,18 @@ def _get_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def get(args: argparse.Namespace, home: DataHome) -> int:
-    repo, _, file = args.model.partition(":")
+    repo, _, file = args.model.removeprefix("https://huggingface.co/").partition(":")
     if (known := catalog.named(args.model)) is not None:
         if known.package and (path := _from_package(known, home)) is not None:
             print(path)
             return 0
         repo, file = known.repo, known.word
+    elif "/" not in repo:
+        names = ", ".join(known.name for known in catalog.KNOWN)
+        raise HubError(
+            f"{args.model[:80]!r} is neither a name known here ({names}) nor the OWNER/NAME of a repository of the "
+            "Hugging Face Hub."
+        )
     chosen = named(list_models(repo), repo, file) if file else _fitting(list_models(repo), repo, home)
     print(f"{chosen.name}, {size(chosen.size)}{', ' + chosen.licence if chosen.licence else ''}", file=sys.stderr)
     download = Download(chosen, home).start()
@@ -156,7 +163,7 @@ def bring(args: argparse.Namespace, home: DataHome) -> int:
         raise ModelError(f"{out} exists already; give another --name, or --force to replace it.")
     convert_folder(args.source, out, args.dtype, name)
     info = read_info(out)
-    print(f"{out}  {info.parameters / 1e6:,.1f}M parameters  {info.file_size / 1e6:,.1f} MB")
+    print(f"{out}  {short(info.parameters)} parameters  {size(info.file_size)}")
     if info.chat_template is None:
-        print("It has no chat template, so conversations are written to it as plain text.", file=sys.stderr)
+        print(f"{NO_TEMPLATE.format(info.name)}, {AS_LINES}.", file=sys.stderr)
     return 0

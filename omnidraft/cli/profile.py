@@ -13,6 +13,7 @@ from typing import Any
 
 from omnidraft.cli.report import add_action
 from omnidraft.errors import SettingsError, StorageError
+from omnidraft.format import size
 from omnidraft.profiles.backups import back_up
 from omnidraft.profiles.exporting import export_profile
 from omnidraft.profiles.folders import (
@@ -88,9 +89,9 @@ def _confirmed(parser: argparse.ArgumentParser) -> None:
 
 def _list(args: argparse.Namespace, home: DataHome) -> int:
     for profile in list_profiles(home):
-        size = profile_size(profile.paths)
-        about = {"name": profile.name, "path": str(profile.paths.root), "bytes": size}
-        print(json.dumps(about) if args.json else f"{profile.name:24} {_size(size):>10}  {profile.paths.root}")
+        taken = profile_size(profile.paths)
+        about = {"name": profile.name, "path": str(profile.paths.root), "bytes": taken}
+        print(json.dumps(about) if args.json else f"{profile.name:24} {size(taken):>10}  {profile.paths.root}")
     return 0
 
 
@@ -102,7 +103,7 @@ def _show(args: argparse.Namespace, home: DataHome) -> int:
         return 0
     for part in describe_profile(profile.paths):
         about = {"name": part.name, "path": str(part.path), "what": part.what, "bytes": part.bytes}
-        words = f"{part.name:9} {_size(part.bytes):>10}  {part.what}\n{'':22}{part.path}"
+        words = f"{part.name:9} {size(part.bytes):>10}  {part.what}\n{'':22}{part.path}"
         print(json.dumps(about) if args.json else words)
     return 0
 
@@ -137,14 +138,14 @@ def _delete(args: argparse.Namespace, home: DataHome) -> int:
 
 def _export(args: argparse.Namespace, home: DataHome) -> int:
     file = export_profile(home, args.name, args.file, overwrite=args.overwrite)
-    size = file.stat().st_size
-    return _say(args, f"Written to {file} ({_size(size)}).", name=args.name, file=str(file), bytes=size)
+    taken = file.stat().st_size
+    return _say(args, f"Written to {file} ({size(taken)}).", name=args.name, file=str(file), bytes=taken)
 
 
 def _backup(args: argparse.Namespace, home: DataHome) -> int:
     file = back_up(home, args.name, asked_for=True)
-    size = file.stat().st_size
-    return _say(args, f"Kept in {file} ({_size(size)}).", name=args.name, file=str(file), bytes=size)
+    taken = file.stat().st_size
+    return _say(args, f"Kept in {file} ({size(taken)}).", name=args.name, file=str(file), bytes=taken)
 
 
 def _import(args: argparse.Namespace, home: DataHome) -> int:
@@ -191,7 +192,3 @@ def _line(source: Source) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(source.updated)) if source.updated else f"{'':16}"
     learned = f"{source.answers:,} answers, {source.ngrams:,} n-grams, {source.versions:,} adapter versions"
     return f"{source.id}  {when}  {source.title} ({learned})"
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e6:,.1f} MB" if count >= 100_000 else f"{count / 1e3:,.1f} kB"

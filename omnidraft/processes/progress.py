@@ -57,6 +57,11 @@ class Newest:
             before.call_off()
         return self._last
 
+    @property
+    def coming(self) -> Path | None:
+        """What is to be there soon: begun, not over, and not called off."""
+        return self._last.path if self._last is not None and self._last.go_on() else None
+
     @contextmanager
     def unless_overtaken(self, progress: Progress) -> Iterator[None]:
         """The block, if this is still the newest; Overtaken if it is not, or is no longer at its end."""
@@ -65,6 +70,7 @@ class Newest:
             yield
         finally:
             self._check(progress)
+            self._last = None
 
     def _check(self, progress: Progress) -> None:
         if self._last is not progress:

@@ -129,10 +129,7 @@ class NgramCache:
                 self._order = EvictionOrder(settings.policy)
                 for entry in self._entries.values():
                     self._order.place(entry)
-            before, learned = len(self._entries), self._evictions
             self._apply(settings)
-            # Seeds that give way to what is learned count for nothing; those a smaller cache has no room for do.
-            self._evictions = max(self._evictions, learned + before - len(self._entries))
 
     def clear(self) -> None:
         """Forget everything learned, in the file as well; seeds, which hold nothing of the user's, come back."""
@@ -178,7 +175,8 @@ class NgramCache:
             self._store = None
 
     def stats(self) -> dict[str, Any]:
-        """Counts; bytes as the MB capacity counts them; hits of lookups = emitted n-gram tokens that were cached."""
+        """Counts; bytes as the MB capacity counts them; hits of lookups = emitted n-gram tokens that were cached;
+        evictions: entries, seeds too, that there was no room for."""
         with self._lock:
             return {
                 "entries": len(self._entries),
@@ -230,7 +228,7 @@ class NgramCache:
         entry = self._entries[target_id]
         if not entry.seeded and self.settings.policy == "lfu-aging":
             self._age = entry.key
-        self._evictions += not entry.seeded
+        self._evictions += 1
         self._remove(target_id)
 
     def _insert(self, entry: Entry) -> Entry:

@@ -12,7 +12,7 @@ from omnidraft.app.assistant import CAPTURE, Assistant, Busy
 from omnidraft.decoding.events import Finished, Notice, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError, StorageError
-from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings, changed
 from omnidraft.storage.paths import find_data_home
 
 GREEDY = SamplingSettings(temperature=0.0, max_tokens=32)
@@ -64,6 +64,19 @@ def test_what_the_cache_learned_is_on_disk_after_every_answer_and_after_a_restar
     again.load(*files, ONE)
     assert again.loaded.cache.top(5) == top
     again.close()
+
+
+def test_a_cache_at_work_takes_up_another_size_when_the_answer_is_over(assistant):
+    answer = assistant.answer(AnswerRequest(QUESTION, GREEDY, FIXED))
+    next(answer)
+    assistant.settings = changed(assistant.settings, **{"cache.capacity": 50})
+    assert not assistant.resize_cache()
+    assert len(assistant.loaded.cache) > 50
+    answer.close()
+    assert len(assistant.loaded.cache) == 50
+    assistant.settings = changed(assistant.settings, **{"cache.capacity": 30})
+    assert assistant.resize_cache()
+    assert len(assistant.loaded.cache) == 30
 
 
 def damaged(tmp_path, files):

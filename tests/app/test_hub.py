@@ -138,6 +138,13 @@ def get(home: DataHome, *words: str) -> int:
     return main(["models", "get", *words, "--data-dir", str(home.root)])
 
 
+def test_a_name_of_no_kind_is_refused_before_the_hub_is_asked(home, capsys):
+    assert get(home, "nosuch") == 2
+    told = capsys.readouterr().err
+    assert "neither a name known here (smollm2-135m, " in told
+    assert "OWNER/NAME" in told
+
+
 def test_a_file_is_fetched_by_a_part_of_its_name_on_the_command_line(serve, home, capsys):
     hub = serve({"tiny-q8_0.gguf": b"8" * 1000, "tiny-q4_k_m.gguf": b"4" * 500})
     home.models.mkdir()

@@ -18,7 +18,7 @@ from omnidraft.decoding.depth import Average, PairStats
 from omnidraft.settings.config import ModelSettings
 from tests.hollow import SHAPES, write_hollow
 
-GB = 1 << 30
+GB = 1_000_000_000
 SETTINGS = ModelSettings(threads=2)
 FILE = Path("model.gguf")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import replace
 from functools import partial
@@ -9,14 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.app import conversing
+from omnidraft.app import conversing, loaded_pair
 from omnidraft.app.race_job import RacePlan, RaceView
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.errors import ModelError
 from omnidraft.lab.prompts import topic_prompts
 from omnidraft.learning import learner
 from omnidraft.learning.learner import Waits
+from omnidraft.processes.progress import tell
 from omnidraft.storage.paths import find_data_home
+from ui.drift.race import race
 
 PATIENCE = 600  # seconds; an update takes ten where the machine is free
 
@@ -59,6 +62,27 @@ def test_a_race_of_another_form_leaves_the_file_as_it_is(session, plan, models):
     assert made.stat().st_size > 3 * smol.stat().st_size
     session.race.close()
     assert not made.exists()
+
+
+def test_a_race_that_is_stopped_while_it_loads_says_so_and_ends_with_the_load(session, plan, monkeypatch):
+    loading = threading.Event()
+
+    def slow(*given):
+        """A load of a minute, which tells how far it is as llama.cpp's loads do."""
+        loading.set()
+        for share in range(600):
+            tell("reading the weights", share / 600)
+            time.sleep(0.1)
+
+    monkeypatch.setattr(loaded_pair, "open_target", slow)
+    job = session.start_race(plan)
+    assert loading.wait(10)
+    job.stop()
+    told = race(job)
+    job.join(5)
+    assert "Stopping" in told
+    assert (job.running, job.view.phase, job.view.error) == (False, "stopped", "")
+    assert "Stopping" not in race(job)
 
 
 @pytest.mark.slow

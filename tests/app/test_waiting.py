@@ -95,6 +95,39 @@ def test_one_that_is_taken_back_is_not_answered_and_stays(session):
     assert session.writing(first) is False
 
 
+def test_a_new_version_and_another_answer_wait_too(session):
+    edited, again = new(session), new(session)
+    for chat in (edited, again):
+        conversing.ask(session, chat, "one")
+        end_answer(session)
+    begun: list[str] = []
+    as_a_client(session, begun, "a client")
+    until(lambda: begun)
+    assert conversing.edit(session, edited, session.store.path(edited)[0].id, "other") is None
+    assert conversing.regenerate(session, again) is None
+    assert [text for text, _ in said(session, edited)] == ["other"]
+    assert len(session.store.path(again)) == 2, "the answer there is shown meanwhile"
+    end_answer(session)
+    until(lambda: session.writing(edited) and edited not in session.queue)
+    with pytest.raises(StillAnswering):
+        conversing.edit(session, edited, session.store.path(edited)[0].id, "third")
+    end_answer(session)
+    until(lambda: session.writing(again))
+    assert session.store.versions(again)[session.store.path(again)[-1].id] == (2, 2)
+
+
+def test_another_answer_that_is_taken_back_leaves_the_one_there(session):
+    chat = new(session)
+    conversing.ask(session, chat, "one")
+    end_answer(session)
+    before = session.store.snapshot(chat)
+    asked_in(session, "two")
+    conversing.regenerate(session, chat)
+    session.stop(chat)
+    end_answer(session)
+    assert session.store.snapshot(chat) == before
+
+
 def test_one_whose_model_cannot_be_loaded_says_so_and_the_next_begins(session, monkeypatch):
     _, second, third = asked_in(session, "one", "two", "three")
     target_of = conversing.target_of

@@ -191,6 +191,7 @@ def test_models_lists_what_is_there_with_its_numbers(cli, home, models, tmp_path
     assert "GGUF" in found["broken"]["error"]
     text = cli("models")[1]
     assert "llama-bpe" in text
+    assert "14.1 MB" in text, "as the pages say it"
     assert "broken" in text
     assert "nowhere" in refused(cli("models", "--folder", tmp_path / "nowhere"))
 
@@ -340,6 +341,11 @@ def test_a_conversation_through_a_pipe(home):
     assert "> " not in out
     assert len(re.findall(r"\[\d+ tokens", err)) == 3
     assert lines[0] == lines[-1]
+
+
+def test_the_help_says_what_a_line_of_a_file_of_prompts_is(cli):
+    _, out, _ = cli("chat", "--help")
+    assert 'a line is a prompt, and in a *.jsonl file {"messages": [{"role": "user"' in " ".join(out.split())
 
 
 def test_a_conversation_has_commands_that_no_model_reads(home):

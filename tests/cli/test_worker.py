@@ -37,7 +37,7 @@ def test_it_says_what_it_lends_and_who_comes_and_ends_cleanly(tmp_path, end):
     try:
         said = worker.stdout.readline()
         assert said.startswith("Lending CPU (")
-        assert "0.3 GB), 1 threads" in said
+        assert "300 MB), 1 threads" in said
         assert str(address) in said
         inner = psutil.Process(worker.pid).children()
         assert len(inner) == 1

@@ -116,6 +116,19 @@ def test_a_wrong_type_is_refused_in_a_sentence(client, name, value):
 
 
 @pytest.mark.parametrize(
+    ("path", "given"),
+    [("chat/completions", {"stop": [5]}), ("chat/completions", {"max_tokens": 0}), ("completions", {"top_p": "x"}),
+     ("chat/completions", {"max_completion_tokens": "5"}), ("responses", {"max_output_tokens": 0}),
+     ("responses", {"temperature": -1})],
+)  # fmt: skip
+def test_a_refusal_names_the_field_that_was_sent(client, path, given):
+    body = {"messages": BODY["messages"]} if path == "chat/completions" else {"prompt": "Hi"}
+    body = {"input": "Hi"} if path == "responses" else body
+    told = client.post(f"/v1/{path}", json={**body, **given}).json()["error"]["message"]
+    assert told.startswith(f"{next(iter(given))} "), told
+
+
+@pytest.mark.parametrize(
     "value",
     ["x", 5, [], {"type": []}, {"type": "json_schema"}, {"type": "json_schema", "json_schema": {"schema": 5}},
      {"type": "json_schema", "json_schema": {"schema": {"type": 5}}}],

@@ -76,6 +76,26 @@ def test_a_required_call_streams_its_name_and_its_arguments(server, template):
     assert content == ""
 
 
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_call_that_is_cut_off_stays_a_call_as_far_as_it_came(server, template):
+    def cut(**more):
+        return ask(server, template, tool_choice={"type": "function", "function": {"name": "weather"}}, **more)
+
+    whole = cut().choices[0].message.tool_calls[0].function.arguments
+    for most in range(2, 60, 12):
+        choice = cut(max_tokens=most).choices[0]
+        if choice.finish_reason == "tool_calls":
+            break
+        calls = choice.message.tool_calls or []
+        assert (choice.finish_reason, choice.message.content or "") == ("length", "")
+        assert all(call.function.name == "weather" and whole.startswith(call.function.arguments) for call in calls)
+        deltas = [choice.delta for chunk in cut(max_tokens=most, stream=True) for choice in chunk.choices]
+        told = [call.function.arguments or "" for delta in deltas for call in delta.tool_calls or ()]
+        assert "".join(told) == "".join(call.function.arguments for call in calls)
+        assert not any(delta.content for delta in deltas)
+    assert most > 10
+
+
 @pytest.mark.parametrize("choice", ["auto", "none"])
 def test_a_model_that_calls_nothing_just_answers(server, choice):
     done = ask(server, "hermes", tool_choice=choice, temperature=0, max_tokens=12)

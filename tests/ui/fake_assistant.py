@@ -65,6 +65,9 @@ class FakeAssistant:
         self.go_on.wait(20)
         yield from ()
 
+    def resize_cache(self) -> bool:
+        return False
+
     def stop(self) -> None:
         self.stops += 1
         self.go_on.set()

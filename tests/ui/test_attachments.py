@@ -31,7 +31,7 @@ def test_text_is_read_with_plain_line_ends(tmp_path, data):
     ("Grüße".encode("latin-1"), "not text in UTF-8"),
     (b"", "is empty"),
     (b" \n ", "is empty"),
-    (b"a" * (MAX_BYTES + 1), "a text file of up to 512 KB can be attached"),
+    (b"a" * (MAX_BYTES + 1), "a text file of up to 512 kB can be attached"),
 ])  # fmt: skip
 def test_anything_else_is_refused_in_a_sentence(tmp_path, data, sentence):
     with pytest.raises(NotText, match=sentence) as refused:
@@ -63,7 +63,7 @@ def test_documents_are_read_as_what_their_names_say(tmp_path):
 
 def test_sizes_are_told_in_tokens():
     files = [TextFile("a", "x" * 2048), TextFile("b", "y")]
-    assert "2.0 KB · about 512 tokens" in chips(files, Sizes([512, 1], False, None))
+    assert "2.0 kB · about 512 tokens" in chips(files, Sizes([512, 1], False, None))
     assert "1,513 tokens together; 900 fit" in (shown := chips(files, Sizes([1512, 1], True, 900)))
     assert "od-bad" in shown
     assert "od-bad" not in chips(files, Sizes([512, 1], True, 900))

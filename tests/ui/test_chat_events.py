@@ -24,7 +24,7 @@ from ui.chat.layout import build_layout
 from ui.chat.option_events import Options
 from ui.chat.page import TOO_LATE, Conversations
 from ui.chat.parts import GONE
-from ui.chat.turns import UNANSWERED, Followed
+from ui.chat.turns import UNANSWERED, WAITING, Followed
 
 FILES = [TextFile("notes.txt", "Buy milk.")]
 WRITTEN = ("box", "attached", "editing")
@@ -170,7 +170,7 @@ def test_options_of_a_conversation_that_is_gone_change_no_other(other_page, ada,
         options.keep(who, before.id, chat, *values_of(bob, "For Ada only")),
         options.preset("Exact", chat, who),
         options.speculate(False, chat, who),
-        options.target(str(bob.target_path()), chat, who),
+        options.target(str(bob.target_path()), chat, Followed(), who),
         other_page.chats.import_file(str(upload), chat, Followed(), who),
     ):
         update = shown(other_page.view, updates)
@@ -268,6 +268,33 @@ def test_of_two_clicks_whose_handlers_overtake_each_other_the_last_counts(page, 
     assert followed.left == left, "what is followed now is followed on"
 
 
+def test_a_new_conversation_tells_of_the_model_that_is_coming(page, ada, models, monkeypatch):
+    coming, loading, go_on = models / "tiny-target-b-f16.gguf", threading.Event(), threading.Event()
+    load = ada.assistant.load
+
+    def slow(*given, **more):
+        loading.set()
+        assert go_on.wait(30)
+        return load(*given, **more)
+
+    answered(ada, ada.shown.chat().id)
+    monkeypatch.setattr(ada.assistant, "load", slow)
+    chat, followed = ada.shown.chat().id, Followed()
+    told: list[dict] = []
+    switching = threading.Thread(
+        target=lambda: told.extend(page.options.target(str(coming), chat, followed, page.who))
+    )  # fmt: skip
+    switching.start()
+    try:
+        assert loading.wait(10)
+        new = shown(page.view, page.chats.fresh(chat, followed, page.who))
+        assert new["target"]["value"] == str(coming)
+    finally:
+        go_on.set()
+    switching.join(10)
+    assert set(shown(page.view, told[-1])) == {"notice"}, "the options shown are another conversation's"
+
+
 # What is written in the box
 
 
@@ -280,9 +307,13 @@ def test_another_answer_leaves_what_is_being_written(page, ada):
         assert "marks" in update, "it was started"
         assert not set(update) & set(WRITTEN)
     begun_by_api(ada)
-    update = page.turn(chat, kind="regenerate")
+    update = page.turn(chat, kind="continue")
     assert "still being written" in update["notice"]
     assert not set(update) & set(WRITTEN)
+    update = page.turn(chat, kind="regenerate")
+    assert update["chat"][-1]["content"]["text"] == WAITING
+    assert not set(update) & set(WRITTEN)
+    ada.stop(chat)
 
 
 def test_what_was_sent_leaves_the_box_and_comes_back_if_it_is_refused(page, ada):
@@ -368,7 +399,7 @@ def test_a_conversation_goes_on_with_the_model_it_began_with(page, ada, models):
     one, other = (models / f"tiny-target-{name}-f16.gguf" for name in "ab")
     first, second = ada.store.create().id, ada.store.create().id
     answered(ada, first)
-    list(page.options.target(str(other), second, page.who))
+    list(page.options.target(str(other), second, Followed(), page.who))
     answered(ada, second)
     assert (ada.store.get(first).target, ada.store.get(second).target) == (one.stem, other.stem)
     for chat, left, model in ((first, second, one), (second, first, other)):

@@ -31,7 +31,7 @@ def test_models_are_listed_loaded_compared_and_unloaded(server, pages):
     page = pages.open(server, "/models")
     card = ".od-models li:has(h3:text-is('tiny-target-b'))"
     page.wait_for_selector(card)
-    assert page.inner_text(f"{card} p >> nth=0").split() == ["13.4", "MB", "fits", "text", "only"]
+    assert page.inner_text(f"{card} p >> nth=0").split() == ["14.1", "MB", "fits", "text", "only"]
     assert not page.is_visible(f"{card} >> text=architecture")
     page.focus(f"{card} [data-kind=use]")
     page.keyboard.press("Tab")

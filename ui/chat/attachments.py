@@ -20,7 +20,7 @@ from omnidraft.errors import OmniDraftError, PictureError
 from omnidraft.format import count, size
 from omnidraft.profiles.importing import taken
 
-MAX_BYTES = 512 * 1024  # of one file: far more than the context of most models holds
+MAX_BYTES = 512_000  # of one file: far more than the context of most models holds
 MAX_FILES = 10
 MAX_NAME = 80
 PICTURES = {".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"}

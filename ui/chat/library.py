@@ -34,6 +34,7 @@ from omnidraft.server.guard.auth import session_of_request
 from omnidraft.storage.files import reason
 from ui.chat.events import Handlers, Updates, telling
 from ui.chat.named_rows import SCRIPT, named_row
+from ui.chat.turns import Followed
 from ui.common.frame import session_of
 from ui.common.notes import note
 
@@ -101,13 +102,13 @@ class LibraryEvents(Handlers):
         yield from self._kept(session, Prompt(name or "", text or ""), self.parts.prompt_name)
 
     @telling
-    def preset_row(self, chat: str | None, request: gr.Request, event: gr.EventData) -> Updates:
+    def preset_row(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> Updates:
         """Something was clicked in the list of presets."""
         session, here = self.here(request, chat)
         if event._data["kind"] == "open":
             chosen = session.store.library.get("preset", event._data["id"])
             if isinstance(chosen, Preset):
-                yield from self._apply(session, here, chosen)
+                yield from self._apply(session, here, chosen, followed)
         else:
             yield self._changed(session, "preset", event._data)
 
@@ -135,7 +136,7 @@ class LibraryEvents(Handlers):
         told = ", ".join(f"{number} {kind}{'s' * (number != 1)}" for kind, number in imported.items())
         yield {**self._lists(session), self.parts.said: note(f"Imported: {told}.")}
 
-    def _apply(self, session: Session, chat: str, preset: Preset) -> Updates:
+    def _apply(self, session: Session, chat: str, preset: Preset, followed: Followed) -> Updates:
         view = self.view
         changed = apply_preset(session, chat, preset)
         target, missing = other_model(session, chat, preset)
@@ -143,7 +144,7 @@ class LibraryEvents(Handlers):
         shown = view.options.show(changed, sampling_of(session, changed), thinking_words(session, changed))
         yield {**shown, self.parts.said: told, view.notice: told}
         if target is not None:
-            yield from view.switch(session, chat, target)
+            yield from view.switch(session, chat, target, followed)
 
     def _kept(self, session: Session, item: Preset | Prompt, field: gr.Textbox) -> Updates:
         replaced = session.store.library.save(item)

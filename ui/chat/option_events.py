@@ -14,6 +14,7 @@ from ui.chat import options as chat_options
 from ui.chat.events import Handlers, Updates, telling
 from ui.chat.parts import note
 from ui.chat.tools import info
+from ui.chat.turns import Followed
 
 TOOLS_ON = "The model may ask for functions in this conversation; you decide about each call."
 TOOLS_OFF = "The model is offered no functions in this conversation."
@@ -23,9 +24,9 @@ class Options(Handlers):
     """Model, speculation switch and options of the conversation."""
 
     @telling
-    def target(self, path: str, chat: str | None, request: gr.Request) -> Updates:
+    def target(self, path: str, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
         session, name = self.here(request, chat)
-        yield from self.view.switch(session, name, Path(path))
+        yield from self.view.switch(session, name, Path(path), followed)
 
     @telling
     def speculate(self, on: bool, chat: str | None, request: gr.Request) -> Updates:

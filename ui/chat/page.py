@@ -178,7 +178,7 @@ def _connect_conversations(sessions: Sessions, page: Page, behind: Callable[[Any
 def _connect_options(sessions: Sessions, page: Page) -> None:
     """Model, speculation switch and options of the conversation."""
     view, chosen = page.view, Options(sessions, page.view)
-    view.target.input(chosen.target, [view.target, view.chat_id], view.outputs, **EACH)
+    view.target.input(chosen.target, [view.target, view.chat_id, view.followed], view.outputs, **EACH)
     view.speculation.input(chosen.speculate, [view.speculation, view.chat_id], [view.side, view.notice], **LAST)
     view.tools.input(chosen.tools, [view.tools, view.chat_id], [view.tools, view.notice], **LAST)
     view.options.preset.input(chosen.preset, [view.options.preset, view.chat_id], view.outputs, **LAST)
@@ -205,7 +205,7 @@ def _connect_library(sessions: Sessions, page: Page, blocks: gr.Blocks) -> None:
         [parts.keep_prompt.click, parts.prompt_name.submit], kept.keep_prompt, [parts.prompt_name, view.box, chat],
         outputs, **PRIVATE,
     )  # fmt: skip
-    parts.presets.act(kept.preset_row, [chat], [*parts.outputs, *view.outputs], **EACH)
+    parts.presets.act(kept.preset_row, [chat, view.followed], [*parts.outputs, *view.outputs], **EACH)
     inserted = parts.prompts.act(kept.prompt_row, [view.box, chat], [*parts.outputs, view.box], **EACH)
     inserted.then(None, None, None, js=WRITTEN)
     parts.upload.upload(kept.import_file, [parts.upload, chat], outputs, **PRIVATE)

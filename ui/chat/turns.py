@@ -104,7 +104,7 @@ def turns(
 ) -> Turns:
     """The rows of `path`, of a very long one of its end. `writing` is (message id, text so far) of an answer in the
     making, `steps` its calls: all rows are made anew with every update while it grows. waits: the last question does,
-    for its turn."""
+    for its turn, or to be answered again."""
     rows: list[dict] = []
     marks: list[dict | None] = []
     if earlier := len(path[:-MOST]):
@@ -130,7 +130,8 @@ def turns(
         last = index == len(path) - 1 and not busy
         mark = _mark(message, versions.get(message.id, (1, 1)), last, busy)
         marks.append({**mark, "out": True} if message.id in without and not last else mark)
-    if marks and (asked := marks[-1]) and asked["role"] == "user":
+    asked = marks[-1] if marks else None
+    if asked and (waits or asked["role"] == "user"):
         rows.append(in_place_of_answer(WAITING if waits else UNANSWERED))
         asked["again"] = not waits
     return Turns(rows, marks)

@@ -297,8 +297,10 @@ class ChatView:
             # Numbers that did not change go along: an output left out is built anew by Gradio, which takes longer.
             yield {self.chat: turns(path, versions, (job.message, spoken(job)), job.steps).rows, **numbers}
 
-    def switch(self, session: Session, chat: str, path: Path) -> Iterator[dict]:
-        """Load another model, say what happened, and remember it for this conversation and for new ones."""
+    def switch(self, session: Session, chat: str, path: Path, followed: Followed) -> Iterator[dict]:
+        """Load another model, say what happened, and remember it for this conversation and for new ones. Once the page
+        has left for another conversation, only the first two are its business."""
+        left = followed.left
         yield {self.notice: note(f"Loading {path.stem}.")}
 
         def chosen() -> None:
@@ -322,6 +324,9 @@ class ChatView:
             return
         messages, settings = session.store.path(chat), session.store.get(chat)
         told = describe_switch(session, messages)
+        if followed.left != left:
+            yield {self.notice: note(" ".join([told, *said]), more=pair_numbers(session))}
+            return
         yield {
             self.notice: note(" ".join([told, *said]), more=pair_numbers(session)),
             self.target: gr.Dropdown(value=str(path)),

@@ -55,11 +55,11 @@ def _standing(job: RaceJob) -> str:
     words = ", ".join(filter(None, (view.doing, _left(view)))) if view.phase in ("teaching", "training") else view.doing
     if view.phase == "racing":
         words = f"Prompt {view.number + 1} of {len(job.plan.raced)}: {view.prompt[:120]}"
+    phase = PHASES[view.phase]
+    if job.stopping:
+        phase, words = "Stopping", ""
     state = "training" if view.phase in UNDER_WAY else "idle"
-    line = (
-        f'<p class="od-state" data-state="{state}" role="status"><b>{PHASES[view.phase]}</b> '
-        f"<span>{escape(words)}</span></p>"
-    )
+    line = f'<p class="od-state" data-state="{state}" role="status"><b>{phase}</b> <span>{escape(words)}</span></p>'
     if view.error:
         line += f'<p class="od-note od-bad" role="alert">{escape(view.error)}</p>'
     if view.phase not in UNDER_WAY:
@@ -308,7 +308,7 @@ def look(parts: Parts, session: Session, told: str | None = None) -> dict:
         parts.shown: race(job),
         parts.go: gr.Button(visible=not racing),
         parts.teach: gr.Button(visible=job is not None and job.can_teach),
-        parts.stop: gr.Button(visible=racing),
+        parts.stop: gr.Button(visible=racing and not (job and job.stopping)),
         parts.tick: gr.Timer(active=racing),
     }
 

@@ -59,7 +59,7 @@ def _under_way(status: Status, update: Update) -> str:
     if update.losses:
         parts.append(f"loss {update.losses[-1]:.3f} nats")
     if status.memory_mb:
-        parts.append(f"{status.memory_mb:,.0f} MB in a process of its own")
+        parts.append(f"{size(status.memory_mb * 1e6)} in a process of its own")
     return ", ".join(parts)
 
 
@@ -80,7 +80,7 @@ def facts(status: Status, versions: Sequence[VersionInfo], drafter: str = "") ->
     shown += [
         ("answers kept to learn from", count(status.replay_answers)),
         ("tokens in them", count(status.replay_tokens)),
-        (f"of {status.replay_limit / 1e6:,.0f} MB", size(status.replay_bytes)),
+        (f"of {size(status.replay_limit)}", size(status.replay_bytes)),
         ("processor time learning took in 24 hours", seconds(status.day_seconds) if status.day_seconds else "none"),
     ]
     body = "".join(f"<div><b>{value}</b><small>{escape(name)}</small></div>" for name, value in shown)

@@ -15,6 +15,7 @@ from omnidraft.app.session import Session
 from omnidraft.app.speeds import Speed
 from omnidraft.backends.discovery import NO_PROJECTOR
 from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.prompting.templates import NO_TEMPLATE
 from omnidraft.format import count, percent, rate, short, size
 from omnidraft.processes.progress import Progress
 from omnidraft.settings.config import ModelSettings, named_file
@@ -26,7 +27,7 @@ KINDS = {
     "adapter": "an adapter; it belongs to a drafter",
     "projector": "a projector for images; it cannot write text",
 }
-_BASE = "It has no chat template: it was made to go on with texts, and answers questions poorly."
+_BASE = f"{NO_TEMPLATE.format('It')}, and answers questions poorly."
 # A list that is drawn anew has the rows unfolded that were, and the keyboard where it was.
 SCRIPT = """
 const unfolded = new Set();

@@ -44,7 +44,7 @@ from omnidraft.processes import system
 # tell what was said. Knows nothing of functions.
 
 
-MAX_MESSAGE = 16 << 20  # bytes: a picture of a screen is a few million
+MAX_MESSAGE = 16_000_000  # bytes: a picture of a screen is a few million
 NONSENSE = 100  # lines that are no messages; some servers greet in words
 GRACE = 2.0  # seconds to end by itself
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)

@@ -17,6 +17,7 @@ import llama_cpp
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.backends.llama.runtime import begin_call, failure_reason
 from omnidraft.errors import ModelError, StorageError
+from omnidraft.format import size
 from omnidraft.storage import scratch as storage
 from omnidraft.storage.files import reason
 
@@ -86,9 +87,9 @@ def _writing(out: Path, how: Callable[[Path, str], AbstractContextManager[Path]]
         raise StorageError(f"{out} cannot be written: {reason(error)}.") from error
 
 
-def need_space(folder: Path, size: int) -> None:
-    """StorageError unless `folder` has `size` bytes free, and 5% to spare."""
+def need_space(folder: Path, needed: int) -> None:
+    """StorageError unless `folder` has `needed` bytes free, and 5% to spare."""
     folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder).free
-    if free < 1.05 * size:
-        raise StorageError(f"{folder} has {free / 1e9:.1f} GB free; this needs {1.05 * size / 1e9:.1f} GB.")
+    if free < 1.05 * needed:
+        raise StorageError(f"{folder} has {size(free)} free; this needs {size(1.05 * needed)}.")

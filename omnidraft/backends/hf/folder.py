@@ -17,8 +17,9 @@ import numpy as np
 
 from omnidraft.backends.base import N_BATCH
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.llama.estimate import Estimate, size
+from omnidraft.backends.llama.estimate import Estimate
 from omnidraft.errors import ModelError, NoRoom, first_line
+from omnidraft.format import size
 from omnidraft.storage.files import read_json
 
 SINGLE = ("model.safetensors", "pytorch_model.bin")

@@ -19,6 +19,7 @@ from omnidraft.backends.gguf.header import read_header
 from omnidraft.backends.llama.devices import Device, Placement, local_cards
 from omnidraft.backends.llama.sizes import available_bytes, kv_cache_bytes, layer_bytes, prompt_step, tensor_bytes
 from omnidraft.errors import NoRoom
+from omnidraft.format import size
 from omnidraft.processes.children import asked, run_bounded
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.trial import WITHIN
@@ -161,11 +162,6 @@ def _suggestion(full: Estimate, settings: ModelSettings, n_ctx: int, free: int) 
         "choose a smaller model or a more strongly quantized file of this one, or let other machines hold layers: "
         "start python -m omnidraft worker there and name it with --workers or on the Models page"
     )
-
-
-def size(count: int) -> str:
-    """For a sentence: "4.6 GB", "60.0 MB"."""
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
 def _simulate(request: dict) -> tuple[int, int, int] | None:

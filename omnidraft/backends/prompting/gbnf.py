@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
 from omnidraft.errors import GrammarError
+from omnidraft.format import size
 
-_MAX_LENGTH = 1 << 18  # bytes of text
+_MAX_LENGTH = 256_000  # bytes of text
 _MAX_NESTING = 500  # brackets inside each other
 _MAX_REQUIRED = 100_000  # times something may be demanded: an answer has to get there
 _MAX_REPEATS = 1_000_000  # times something may be allowed: llguidance counts to 2**31
@@ -58,7 +59,7 @@ def gbnf_to_lark(text: str) -> str:
     if not text.strip():
         raise GrammarError("The grammar is empty.")
     if len(text.encode("utf-8", "replace")) > _MAX_LENGTH:
-        raise GrammarError(f"The grammar is longer than {_MAX_LENGTH // 1024} KB.")
+        raise GrammarError(f"The grammar is longer than {size(_MAX_LENGTH)}.")
     if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
         raise GrammarError("The grammar holds characters that no text can have.")
     rules, root = _Parser(text).rules()

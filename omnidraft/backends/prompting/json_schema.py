@@ -15,8 +15,9 @@ from typing import Any
 from urllib.parse import unquote
 
 from omnidraft.errors import GrammarError
+from omnidraft.format import size
 
-_MAX_LENGTH = 1 << 20  # bytes of text
+_MAX_LENGTH = 1_000_000  # bytes of text
 _MAX_NESTING = 60  # schemas inside each other
 _MAX_REQUIRED = 100_000  # times something may be demanded: an answer has to get there
 _LOWEST = -9.2e18  # llguidance 1.9.1 overruns any stack where a value must be below, near the least of 64 bits
@@ -50,7 +51,7 @@ def schema_text(schema: Any) -> str:
         raise GrammarError("A JSON schema must be an object.")
     try:
         if len(json.dumps(schema)) > _MAX_LENGTH:  # first, for going through all of it takes much longer
-            raise GrammarError(f"This JSON schema is longer than {_MAX_LENGTH >> 20} MB.")
+            raise GrammarError(f"This JSON schema is longer than {size(_MAX_LENGTH)}.")
         parts = list(_parts(schema, 0))
         for part in parts:
             _check_counts(part)

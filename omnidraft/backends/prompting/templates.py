@@ -51,6 +51,9 @@ _PLAIN = (
     "{{ m['role'] | capitalize }}: {{ m['content'] }}{% endif %}{{ '\\n\\n' }}{% endfor %}"
     "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
+NO_TEMPLATE = "{} was made to go on with texts, not to chat (it has no chat template)"
+AS_LINES = 'so it reads conversations as lines that begin with "User:" and "Assistant:"'
+AS_CHATML = "so it reads conversations in a form that many models know (ChatML)"
 _CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -96,10 +99,12 @@ class Renderer:
             try:
                 return source, self._checked(source)
             except jinja2.TemplateError as error:
-                self.note = f"The chat template of {self.name} cannot be used ({error}), so a plain one is used."
+                self.note = f"The chat template of {self.name} cannot be used ({error})"
         else:
-            self.note = f"{self.name} has no chat template, so a plain one is used."
-        if {"<|im_start|>", "<|im_end|>"} <= set(controls):
+            self.note = NO_TEMPLATE.format(self.name)
+        chatml = {"<|im_start|>", "<|im_end|>"} <= set(controls)
+        self.note += f", {AS_CHATML if chatml else AS_LINES}, and may answer poorly."
+        if chatml:
             return _CHATML, compile_template(_CHATML)
         self.stop = ("\nUser:",)
         return _PLAIN, compile_template(_PLAIN)

@@ -18,6 +18,7 @@ import psutil
 
 from omnidraft.backends.remote.worker_server import CANNOT_LISTEN
 from omnidraft.errors import ModelError
+from omnidraft.format import size
 from omnidraft.processes.children import LineChild
 from omnidraft.settings.fields import Address
 
@@ -105,9 +106,7 @@ class WorkerProcess:
                 said = json.loads(line)
                 if "failed" in said:
                     raise ModelError(said["failed"])
-                lent = ", ".join(
-                    f"{one['name']} ({one['description']}, {one['free'] / 1e9:.1f} GB)" for one in said["lends"]
-                )
+                lent = ", ".join(f"{one['name']} ({one['description']}, {size(one['free'])})" for one in said["lends"])
                 return f"{lent}, {said['threads']} threads"
         raise ModelError(f"The worker could not start ({_why(self._running.process.wait())}).")
 

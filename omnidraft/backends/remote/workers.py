@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from omnidraft.backends.base import N_BATCH
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.llama.estimate import size
 from omnidraft.backends.llama.sizes import available_bytes, kv_cache_bytes, layer_bytes
 from omnidraft.backends.remote.rpc import SECONDS, Found, NoWorker, probe
 from omnidraft.errors import ModelError
+from omnidraft.format import size
 from omnidraft.settings.config import ModelSettings
 from omnidraft.settings.fields import Address, parse_addresses, parse_split
 

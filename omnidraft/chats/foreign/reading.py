@@ -16,14 +16,14 @@ from omnidraft.chats.foreign import chatgpt, lm_studio, open_webui
 from omnidraft.chats.foreign.turns import as_stored, items_of
 from omnidraft.chats.records import Conversation, Message
 from omnidraft.errors import StorageError
-from omnidraft.format import counted
+from omnidraft.format import counted, size
 from omnidraft.processes import system
 from omnidraft.processes.children import BoundedChild, asked
 from omnidraft.storage.files import reason
 
 SECONDS = 120.0
 MEMORY = 1 << 30  # the child's, in bytes
-MOST_TEXT = 128 << 20  # bytes of what it may say: an upload has ten megabytes, packed
+MOST_TEXT = 128_000_000  # bytes of what it may say: an upload has ten megabytes, packed
 _CHILD = "omnidraft.chats.foreign.reading"
 
 
@@ -57,7 +57,7 @@ def read_foreign(file: Path) -> Brought | None:
     for line in child.lines():
         said += len(line)
         if said > MOST_TEXT:
-            raise StorageError(f"The file cannot be imported: it holds more than {MOST_TEXT >> 20} MB of text.")
+            raise StorageError(f"The file cannot be imported: it holds more than {size(MOST_TEXT)} of text.")
         end = json.loads(line)
         if "chat" in end:
             found.conversations.append(_stored(end))

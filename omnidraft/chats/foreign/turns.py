@@ -20,6 +20,7 @@ from typing import IO, Any
 from omnidraft.chats.records import Conversation, Message, whole_text
 from omnidraft.chats.titles import MAX_TITLE, UNTITLED, automatic_title, one_line, shorten
 from omnidraft.errors import StorageError
+from omnidraft.format import size
 
 MOST_LINES = 200  # of one conversation: each is read to its beginning
 # What programs count in: seconds, milliseconds, microseconds or nanoseconds since 1970.
@@ -125,9 +126,9 @@ def _joined(turns: Iterable[Turn]) -> Iterator[Turn]:
 # Knows nothing of what the values mean.
 
 
-MAX_BYTES = 512 << 20  # of JSON, unpacked
+MAX_BYTES = 512_000_000  # of JSON, unpacked
 MOST_FILES = 20_000
-MOST_ITEM = 16 << 20  # characters of one conversation, or of a file that is no list
+MOST_ITEM = 16_000_000  # characters of one conversation, or of a file that is no list
 _CHUNK = 1 << 16
 _ZIP = b"PK\x03\x04"
 _DECODER = json.JSONDecoder()
@@ -233,7 +234,7 @@ class _Text:
         self._held = self._held[self._at :] + more
         self._at = 0
         if len(self._held) > MOST_ITEM:
-            raise StorageError(f"The file cannot be imported: one part of it is larger than {MOST_ITEM >> 20} MB.")
+            raise StorageError(f"The file cannot be imported: one part of it is larger than {size(MOST_ITEM)}.")
 
 
 def _wanted(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
@@ -242,5 +243,5 @@ def _wanted(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
     named = [e for e in entries if e.filename.rpartition("/")[2].startswith("conversations")]
     wanted = named or entries
     if len(wanted) > MOST_FILES or sum(entry.file_size for entry in wanted) > MAX_BYTES:
-        raise StorageError(f"The file cannot be imported: it unpacks to more than {MAX_BYTES >> 20} MB.")
+        raise StorageError(f"The file cannot be imported: it unpacks to more than {size(MAX_BYTES)}.")
     return wanted

@@ -11,6 +11,7 @@ from omnidraft.backends.prompting.formats.events import (
     Arguments,
     CallBegun,
     CallBroken,
+    CallEnded,
     Content,
     Event,
     Thoughts,
@@ -33,12 +34,12 @@ class ChatForm:
         self.tools = tools
         self._one = tools is not None and tools.one
         self._read = 0
-        self._called = 0
+        self._called = self._ended = 0
 
     @property
     def called(self) -> bool:
-        """Whether a tool was called."""
-        return self._called > 0
+        """Whether a tool was called, and that call is whole."""
+        return self._ended > 0
 
     def whole(self) -> dict[str, Any]:
         """The choice, when the job is over."""
@@ -70,11 +71,12 @@ class ChatForm:
 
     def _news(self, over: bool) -> list[Event]:
         """What was read since the last look."""
-        text = self._job.text
+        text, cut = self._job.text, self._job.live.finish_reason != "stop"
         new, self._read = text[self._read :], len(text)
         found: list[Event] = []
-        for event in [*self._reader.feed(new), *(self._reader.finish() if over else [])]:
+        for event in [*self._reader.feed(new), *(self._reader.finish(cut) if over else [])]:
             self._called += isinstance(event, CallBegun)
+            self._ended += isinstance(event, CallEnded)
             if self._one and self._called > 1 and not isinstance(event, (Thoughts, Content)):
                 continue  # only one call was asked for
             found.append(event)

@@ -9,8 +9,10 @@ from typing import Any
 
 from omnidraft.app.session import Session
 from omnidraft.server.api.errors import BadRequest, field, json_body
+from omnidraft.server.api.errors import whole as whole_number
 from omnidraft.server.api.reply import Reply, looks, timings
 from omnidraft.server.api.request import CompletionRequest
+from omnidraft.settings.config import MOST_TOKENS
 
 _SAME = ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "stream", "model", "speculation")
 
@@ -22,8 +24,8 @@ def read(session: Session, data: bytes) -> CompletionRequest:
     if before is None and behind is None:
         raise BadRequest("input_prefix and input_suffix must be the texts around the gap.")
     text = {name: body[name] for name in _SAME if body.get(name) is not None}
-    length = body.get("n_predict")
-    text |= {"max_tokens": length} if type(length) is int and length > 0 else {}
+    length = whole_number(body, "n_predict", -2, MOST_TOKENS) or 0
+    text |= {"max_tokens": length} if length > 0 else {}
     text["prompt"] = _files(body) + (before or "") + (field(body, "prompt", str) or "")
     return replace(CompletionRequest.text(session, json.dumps(text).encode()), suffix=behind or "")
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from omnidraft.app.session import Session
 from omnidraft.backends.prompting.grammar import Grammar, check_grammar, gbnf_grammar, json_grammar
+from omnidraft.errors import SettingsError
 from omnidraft.server.api.errors import BadRequest, biases, field, json_body, texts, whole
 from omnidraft.server.api.messages import Tools, messages_of, tools_of
 from omnidraft.settings.config import DraftSettings, SamplingSettings
@@ -156,15 +157,19 @@ def _common(session: Session, body: dict[str, Any], sampling: SamplingSettings) 
 
 
 def _sampling(settings: SamplingSettings, body: dict[str, Any]) -> SamplingSettings:
-    """The settings' own rules refuse what is of another type."""
+    """The settings' own rules refuse what is of another type, under the name it was sent by."""
     values = {name: body[name] for name in _SAMPLING if body.get(name) is not None}
-    longest = [body[name] for name in _LONGEST if body.get(name) is not None]
+    longest = next((name for name in _LONGEST if body.get(name) is not None), "")
     if longest:
-        values["max_tokens"] = longest[0]
+        values["max_tokens"] = body[longest]
     stop = field(body, "stop", str, list)
     if stop is not None:
         values["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
-    return replace(settings, **values)
+    try:
+        return replace(settings, **values)
+    except SettingsError as error:
+        told = str(error).replace("The setting sampling.max_tokens", longest)
+        raise BadRequest(told.replace("The setting sampling.", "")) from None
 
 
 def _draft(settings: DraftSettings, body: dict[str, Any]) -> DraftSettings:

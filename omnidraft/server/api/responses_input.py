@@ -6,8 +6,9 @@ import json
 from typing import Any
 
 from omnidraft.app.session import Session
-from omnidraft.server.api.errors import BadRequest, field, json_body
+from omnidraft.server.api.errors import BadRequest, field, json_body, whole
 from omnidraft.server.api.request import CompletionRequest
+from omnidraft.settings.config import MOST_TOKENS
 
 # Refused where they say anything: answers are not kept here, so none can be gone on with, or written with nobody there.
 _STORED = ("previous_response_id", "conversation", "background", "prompt")
@@ -31,7 +32,8 @@ def chat_body(body: dict[str, Any]) -> dict[str, Any]:
     reasoning = field(body, "reasoning", dict) or {}
     chat = {name: body[name] for name in _SAME if body.get(name) is not None}
     given = {
-        "max_tokens": body.get("max_output_tokens"), "reasoning_effort": reasoning.get("effort"),
+        "max_tokens": whole(body, "max_output_tokens", 1, MOST_TOKENS),
+        "reasoning_effort": field(reasoning, "effort", str),
         "response_format": _form(body), "tools": _tools(body), "tool_choice": _choice(body),
     }  # fmt: skip
     return {**chat, **{name: value for name, value in given.items() if value is not None}, "messages": _messages(body)}

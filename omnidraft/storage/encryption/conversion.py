@@ -23,6 +23,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from omnidraft.errors import OmniDraftError, StorageError
+from omnidraft.format import size
 from omnidraft.storage import database
 from omnidraft.storage.encryption.header import Header, Kind, Step, retire_header, write_header
 from omnidraft.storage.files import erase, reason, sync_folder
@@ -287,7 +288,7 @@ def _other(kind: Kind) -> Kind:
 def _need_space(home: DataHome) -> None:
     needed = int(measured(home.profiles) * 1.1)
     if needed > shutil.disk_usage(home.root).free:
-        raise StorageError(f"Converting the data in {home.root} takes {needed / 1e6:,.0f} MB of free space for now.")
+        raise StorageError(f"Converting the data in {home.root} takes {size(needed)} of free space for now.")
 
 
 def _swap(home: DataHome) -> None:

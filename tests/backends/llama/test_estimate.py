@@ -10,11 +10,12 @@ import pytest
 
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama import estimate as module
-from omnidraft.backends.llama.estimate import check_memory, estimate, header_estimate, size
+from omnidraft.backends.llama.estimate import check_memory, estimate, header_estimate
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.rewind import rollback_steps
 from omnidraft.backends.llama.sizes import kv_cache_bytes
 from omnidraft.errors import ModelError
+from omnidraft.format import size
 from omnidraft.settings.config import ModelSettings
 from tests.backends.tiny_models import MODELS, write
 
@@ -145,7 +146,7 @@ def test_a_load_that_cannot_fit_is_refused_with_numbers_and_a_way_out(bundled, m
         message = str(caught.value)
         assert f"needs {needed}" in message or free < needed.weights
         assert f"weights {size(needed.weights)}, cache {size(needed.cache)}" in message
-        assert f"{free / 1e6:.1f} MB of memory are free" in message
+        assert f"{size(free)} of memory are free" in message
     monkeypatch.setattr(module, "available_bytes", lambda: needed.total + 500_000)
     check_memory(bundled, settings, 1024)
     monkeypatch.setattr(module, "available_bytes", lambda: None)  # the system does not say

@@ -151,7 +151,10 @@ def test_a_malicious_template_reaches_nothing(chatml, source: str):
 
 def test_a_model_without_template_gets_a_plain_one_and_says_so(vocabularies: dict[str, Vocabulary]):
     template = ChatTemplate(None, vocabularies["tiny-target-a"], "Base")
-    assert template.note == "Base has no chat template, so a plain one is used."
+    assert template.note == (
+        "Base was made to go on with texts, not to chat (it has no chat template), so it reads conversations as lines "
+        'that begin with "User:" and "Assistant:", and may answer poorly.'
+    )
     assert text(template.render(MESSAGES)) == (
         "Be brief.\n\nUser: Hi\n\nAssistant: Hello!\n\nUser: Tell me a joke.\n\nAssistant:"
     )

@@ -115,7 +115,7 @@ def test_all_are_asked_and_each_answers_for_itself():
 def test_a_worker_says_what_it_lends_and_keeps_to_its_limit(models):
     worker = Worker(memory=200 * 10**6)
     try:
-        assert "0.2 GB" in worker.lends
+        assert "200 MB" in worker.lends
         found = probe(worker.address, 60)
         assert found.version.startswith("7.0.")
         ((free, total),) = found.memory

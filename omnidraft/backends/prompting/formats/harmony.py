@@ -56,7 +56,11 @@ class HarmonyReader:
         self._run(False)
         return self._told()
 
-    def finish(self) -> list[Event]:
+    def finish(self, cut: bool = False) -> list[Event]:
+        if cut:
+            self._call = None
+            self._text = "" if self._text.startswith("<|") else self._text
+            self._header = "" if self._header and _HEADED.search(self._header) else self._header
         self._run(True)
         return self._told()
 

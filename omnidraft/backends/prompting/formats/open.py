@@ -27,7 +27,7 @@ _CALL = re.compile(r"\s*(?P<fence>```(?:json|tool_call)?\s*)?(?P<object>\{.*\})(
 class Reader(Protocol):
     def feed(self, text: str) -> list[Event]: ...
 
-    def finish(self) -> list[Event]: ...
+    def finish(self, cut: bool = False) -> list[Event]: ...
 
 
 def open_reader(
@@ -51,8 +51,8 @@ class Unfenced:
     def feed(self, text: str) -> list[Event]:
         return self._cut(self._reader.feed(text))
 
-    def finish(self) -> list[Event]:
-        events = self._cut(self._reader.finish())
+    def finish(self, cut: bool = False) -> list[Event]:
+        events = self._cut(self._reader.finish(cut))
         rest = _FENCE.sub("", self._held) if not self._begun else self._held
         rest = rest.rstrip().removesuffix("```").rstrip()
         self._held = ""
@@ -87,8 +87,8 @@ class PlainCalls:
     def feed(self, text: str) -> list[Event]:
         return self._part(self._reader.feed(text))
 
-    def finish(self) -> list[Event]:
-        events = self._part(self._reader.finish())
+    def finish(self, cut: bool = False) -> list[Event]:
+        events = self._part(self._reader.finish(cut))
         return [*events, *(_plain_call(self._held or "", self._tools) or self._let_go())]
 
     def _part(self, events: list[Event]) -> list[Event]:

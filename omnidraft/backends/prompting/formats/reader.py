@@ -76,10 +76,19 @@ class AnswerReader:
             self._run(False)
         return self._told.take()
 
-    def finish(self) -> list[Event]:
-        """What was held back at the end of the answer."""
+    def finish(self, cut: bool = False) -> list[Event]:
+        """What was held back at the end of the answer. cut: it did not end by itself: a call stays as far as it came,
+        and the beginning of one that has no name yet is left out."""
+        if cut and self._doubted is None and self._within_calls():
+            self._attempt, self._text = None, ""
         self._run(True)
         return self._told.take()
+
+    def _within_calls(self) -> bool:
+        """Whether what is held back belongs to a call, as far as that can be told."""
+        first = [str(opening[0]) for opening, _ in self._marks.marked_calls]
+        marked = len(self._text) > 1 and any(mark.startswith(self._text) for mark in first)
+        return marked or self._attempt is not None or self._step == self._called
 
     def _run(self, final: bool) -> None:
         while self._text or (final and (self._attempt is not None or self._doubted is not None)):
