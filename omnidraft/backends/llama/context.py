@@ -25,6 +25,7 @@ from omnidraft.backends.llama.eyes import Eyes
 from omnidraft.backends.llama.rewind import Positions
 from omnidraft.backends.llama.runtime import AbortFlag, begin_call, failure_reason
 from omnidraft.backends.llama.sizes import pass_bytes, prompt_step
+from omnidraft.backends.llama.widths import Widths
 from omnidraft.errors import ModelError
 from omnidraft.processes.progress import tell, told
 from omnidraft.processes.threads import ThreadChoice, physical_cores, step_threads
@@ -88,6 +89,7 @@ class LlamaContext:
         self.n_vocab = llama_cpp.llama_vocab_n_tokens(vocabulary)
         self._n_ctx = n_ctx
         self.padded_wholly = False
+        self.widths = Widths()
         self.least_rows = 2 if self.capacity > 1 and self._takes_pairs(info) else 1
         self._allocate_batch()
         self._logits = _Rows(self.n_vocab)
@@ -218,7 +220,7 @@ class LlamaContext:
     def _fill(self, ids: Sequence[int], position: int, outputs: int) -> int:
         """Put the ids into the batch; how many rows that made, with those that pad it and are to be cut off again."""
         count = len(ids)
-        rows = self.least_rows if count < self.least_rows and position + self.least_rows <= self._n_ctx else count
+        rows = self._rows_of(count, self._n_ctx - position, all_wanted=outputs == count)
         start = self._layout.behind(position)
         if rows == 1:
             self._ids[0], self._positions[0], self._flags[0] = ids[0], start, outputs
@@ -232,6 +234,12 @@ class LlamaContext:
             np.add(self._counted[:rows], start, out=self._positions[:rows])
         self._batch.n_tokens = rows
         return rows
+
+    def _rows_of(self, count: int, room: int, *, all_wanted: bool) -> int:
+        """How many rows a pass of `count` ids shall have, where there is room for more."""
+        least = max(count, self.least_rows)
+        filled = least + self.widths.missing(least) if all_wanted else least
+        return next((rows for rows in (filled, least) if rows <= room), count)
 
     def _takes_pairs(self, info: ModelInfo) -> bool:
         """Whether a pass of one row is slower than one of two.

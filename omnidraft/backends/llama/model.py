@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import NoReturn, Self
 
 import numpy as np
@@ -88,6 +89,8 @@ class LlamaTarget:
             self.widest = max_rows
             if self._verifies and settings.exact == "bits":
                 self._keep_to_one_class()
+            if self._verifies and (self.on_card or on_workers) and self.rewind_method == "cut" and self.can_rewind:
+                self._settle_widths()
         except BaseException:
             self.close()
             raise
@@ -178,6 +181,20 @@ class LlamaTarget:
                 f"No two widths of pass compute the same bits with {self.name}, so nothing is drafted; "
                 'exact = "fast" drafts, and the text may then differ where two tokens are nearly equally likely.'
             )
+
+    def _settle_widths(self) -> None:
+        """Fill passes up to a few widths where a graph of another width costs more than the rows."""
+        context, ids = self._live(), [self.vocabulary.bos or 0] * 8
+
+        def seconds_of(rows: int) -> float:
+            self.rewind(0)
+            start = perf_counter()
+            self.extend(ids[:rows], rows)
+            return perf_counter() - start
+
+        context.widths.settle(seconds_of, self.widest)
+        context.padded_wholly |= context.widths.filling  # one pass has as many outputs as another
+        self.rewind(0)
 
     def _why_not(self) -> str:
         kind = self._live().memory_kind

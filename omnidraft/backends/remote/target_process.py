@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from time import monotonic, perf_counter
+from time import monotonic
 
 import numpy as np
 import psutil
@@ -36,40 +36,6 @@ from omnidraft.backends.remote.workers import Plan, plan
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
-
-# Pass widths over workers: the whole graph is sent anew when a pass has another number of rows than the one before.
-# Where that takes longer than computing a row too many, passes are filled up to a few widths, so that most find the
-# graph in place. Filling changes no row that was asked for. Knows times only, no models.
-
-
-FEW = (1, 2, 3, 5, 9, 17)
-_WIDE, _NARROWER = 5, 4  # widths that show what a change and what a row costs
-_PASSES = 3  # of each
-
-
-class Widths:
-    """Fills passes up to `FEW` widths once `settle` found that it pays; changing, row: the seconds it found."""
-
-    def __init__(self) -> None:
-        self.filling = False
-        self.changing = self.row = 0.0
-
-    def settle(self, seconds_of: Callable[[int], float]) -> None:
-        """Measure with a few passes: seconds_of(n) runs one of n rows and says what it took."""
-        self.filling = False
-        seconds_of(_NARROWER)
-        wide = [seconds_of(_WIDE) for _ in range(_PASSES)]
-        narrower = [seconds_of(_NARROWER) for _ in range(_PASSES)]
-        self.changing = max(0.0, (wide[0] - min(wide[1:]) + narrower[0] - min(narrower[1:])) / 2)
-        self.row = max(0.0, min(wide) - min(narrower))
-        self.filling = self.changing > self.row
-
-    def missing(self, rows: int) -> int:
-        """How many rows to add to a pass of `rows`."""
-        if not self.filling or rows < 2:
-            return 0
-        return next((width - rows for width in FEW if width >= rows), 0)
-
 
 STALLED = 30.0  # seconds beyond what a pass could take, then the workers are given up
 LOADING_STALLED = 120.0  # seconds in which loading gets no further: the largest tensor must have crossed the network
@@ -106,7 +72,6 @@ class TargetProcess:
         self._interrupted = self._closed = False
         self._left: list[int] | None = None  # what the cache may hold once a pass that was left behind is over
         self._single: float | None = None  # seconds a pass of few tokens takes
-        self.widths = Widths()
         self._launch()
 
     @classmethod
@@ -185,9 +150,7 @@ class TargetProcess:
     def _extend(self, ids: Sequence[int], rows: int) -> np.ndarray:
         link = self._ready()
         after = [*self._tokens, *ids]
-        filled = self._filled(ids, rows, len(after))
-        wanted = Request(len(self._tokens), rows + len(filled) - len(ids), list(map(int, filled)))
-        reply = self._exchange(link, wanted, after)
+        reply = self._exchange(link, Request(len(self._tokens), rows, list(map(int, ids))), after)
         self._tokens = after[: reply.held]
         if reply.how == ABORTED:
             raise Aborted
@@ -198,14 +161,6 @@ class TargetProcess:
         if len(ids) <= _NARROW:
             self._single = reply.seconds if self._single is None else max(reply.seconds, 0.9 * self._single)
         return link.rows[:rows]
-
-    def _filled(self, ids: Sequence[int], rows: int, length: int) -> Sequence[int]:
-        """`ids` with superfluous ones behind them where another width costs more: they are cut with the next pass."""
-        if not rows == len(ids) > 1:
-            return ids
-        more = self.widths.missing(rows)
-        fits = rows + more <= self.widest and length + more <= self.n_ctx
-        return [*ids, *[ids[-1]] * more] if more and fits else ids
 
     def _ready(self) -> TargetLink:
         """The process, started again if it had ended, with nothing under way and no interruption."""
@@ -278,20 +233,6 @@ class TargetProcess:
             setattr(self, name, value)
         if self.plan is not None:
             self.notices.append(f"{self.name} lies on several machines: {self.plan}.")
-        if self.plan is not None and self.rewind_method == "cut":
-            self._settle_widths()
-
-    def _settle_widths(self) -> None:
-        ids = [self.vocabulary.bos or 0] * 8
-
-        def seconds_of(rows: int) -> float:
-            self.rewind(0)
-            start = perf_counter()
-            self._extend(ids[:rows], rows)
-            return perf_counter() - start
-
-        self.widths.settle(seconds_of)
-        self.rewind(0)
 
     def _asked(self) -> dict:
         workers = self.plan.workers if self.plan is not None else ()
