@@ -8,11 +8,9 @@ import torch
 
 from omnidraft.backends.gguf.requantize import requantized
 
-from .answers import Writer
+from .answers import Writer, prompts, read_training
 from .cut import export, new_model, read_model, read_vocabulary
-from .prompts import prompts, read_training
-from .rows import Rows
-from .train import Training
+from .train import Rows, Training
 
 SOURCE = "SmolLM2-135M-Instruct-Q4_1.gguf"
 WRITERS = {SOURCE: 4000, "Qwen2.5-Coder-0.5B-Instruct-Q4_K_M.gguf": 2000}  # answers
