@@ -13,7 +13,7 @@ import gradio as gr
 
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.learning.facts import Update
+from omnidraft.learning.update import Update
 from ui.common import fields, notes
 from ui.common.frame import EACH, PRIVATE, page_column, session_of
 from ui.common.notes import note, note_of, tip

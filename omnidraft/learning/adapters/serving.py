@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.decoding.cost import step_seconds
@@ -16,11 +17,11 @@ from omnidraft.errors import ModelError, StorageError
 from omnidraft.learning.adapters.files import can_merge, merged_path, set_aside
 from omnidraft.learning.adapters.store import AdapterStore, open_store, warm_start
 from omnidraft.learning.adapters.versions import Version, model_fingerprint
-from omnidraft.learning.facts import Origin
 from omnidraft.settings.config import AUTO_LAYERS, ModelSettings
 from omnidraft.storage.files import erase, readable
 from omnidraft.vocab import Vocabulary
 
+Origin = Literal["none", "own", "warm start", "file"]
 AUTO = "auto"  # as an adapter's path: what was learned for this drafter and vocabulary
 NO_ADAPTER = "none"  # and: the drafter as it came
 MERGED = "merged"  # a profile's folder for drafters with their adapter added in

@@ -19,7 +19,7 @@ from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.training import losses
 from omnidraft.learning.training.alignment import Outcomes, Teaching, teach
-from omnidraft.learning.training_job import TrainingJob
+from omnidraft.learning.update import Job
 
 # Padded ids. What one keeps for its way back is what training takes of memory; and tensors below the block size of
 # `process_main` are used again instead of asked of the system and cleared, which was a third of an update's time.
@@ -142,7 +142,7 @@ class StoredAnswers:
     """index: what the replay says of every answer in the drafter's vocabulary, by ordinal. No transaction stays open
     behind a read."""
 
-    def __init__(self, job: TrainingJob) -> None:
+    def __init__(self, job: Job) -> None:
         self._store = ReplayStore(Path(job.replay), read_only=True)
         self._tables = {vocabulary: ExpansionTable.load(Path(path)) for vocabulary, path in job.tables.items()}
         drafter = next((table.drafter_fingerprint for table in self._tables.values()), "")  # all are of one drafter

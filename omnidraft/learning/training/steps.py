@@ -19,7 +19,7 @@ from omnidraft.learning.training.batches import Batch, Window, batches
 from omnidraft.learning.training.drafter import TorchDrafter
 from omnidraft.learning.training.evaluate import Estimator
 from omnidraft.learning.training.losses import LOSSES, Loss, divergence
-from omnidraft.learning.training_job import Stepped, TrainingJob
+from omnidraft.learning.update import Job
 from omnidraft.storage.files import read, write_atomically
 
 # What the drafter knew before is kept: in training it is held to itself on text it draws itself. Trained on one
@@ -101,6 +101,17 @@ PIECES_READ, PIECES_LEARNED = 768, 384  # of one step: of long answers fewer win
 LOOKED_AT = 256  # positions that tell which pieces are common
 
 
+@dataclass(frozen=True)
+class Step:
+    """An optimizer step that was made, `number` of so many. loss: mean over its positions, nats; tokens: pieces learned
+    from so far."""
+
+    number: int
+    of: int
+    loss: float
+    tokens: int
+
+
 def make_optimizer(drafter: TorchDrafter, learning_rate: float) -> torch.optim.Optimizer:
     """AdamW as in the paper: betas 0.9 / 0.999; no decay, the adapter starts at zero."""
     return torch.optim.AdamW(drafter.parameters(), lr=learning_rate, betas=(0.9, 0.999), weight_decay=0.0)
@@ -142,7 +153,7 @@ def train(
     rehearsed: Sequence[Window] = (),
     rehearsal: float = 0.0,
     warmup: int = 2,
-) -> Iterator[Stepped]:
+) -> Iterator[Step]:
     """Train on all windows `passes` times in random order, and on for `least` steps, yielding after each.
 
     The rate falls to zero on the way: at a constant rate the last steps of a short update make as much noise as there
@@ -166,7 +177,7 @@ def train(
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         tokens += positions
-        yield Stepped(number, len(groups), total, tokens)
+        yield Step(number, len(groups), total, tokens)
 
 
 def _learned(group: Sequence[Window], rng: np.random.Generator) -> list[Batch]:
@@ -210,7 +221,7 @@ class Prepared:
         self._of: tuple[str, str, int] | None = None
         self._replay = ""  # whose answers the estimates are of: other stores count from one as well
 
-    def drafter(self, job: TrainingJob, rank: int) -> TorchDrafter:
+    def drafter(self, job: Job, rank: int) -> TorchDrafter:
         """The job's drafter with an adapter of this rank that changes nothing, as the job's seed draws it."""
         wanted = job.drafter, job.fingerprint, rank
         if job.replay != self._replay:
@@ -222,7 +233,7 @@ class Prepared:
             self._drafter, self._of = TorchDrafter(Path(job.drafter), rank, seed=job.seed), wanted
         return self._drafter
 
-    def texts(self, job: TrainingJob, drafter: TorchDrafter) -> list[Window]:
+    def texts(self, job: Job, drafter: TorchDrafter) -> list[Window]:
         """What the job rehearses; `drafter`: as given out last."""
         number = job.seed % SETS
         if number not in self._texts:

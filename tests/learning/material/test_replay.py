@@ -10,11 +10,10 @@ import pytest
 from sqlitedict import SqliteDict
 
 from omnidraft.errors import StorageError
-from omnidraft.learning.facts import Update
 from omnidraft.learning.material.history import OpenStores
 from omnidraft.learning.material.record import encode
 from omnidraft.learning.material.replay import HELD_OUT_EVERY, Answer, ReplayStore, select_answers
-from omnidraft.settings.config import LearningSettings
+from omnidraft.learning.update import Update
 from omnidraft.storage.paths import ProfilePaths
 from tests.learning.learning_helpers import random_record
 
@@ -152,7 +151,7 @@ def test_the_oldest_new_answers_come_first_and_the_rest_wait():
 def test_with_a_damaged_history_nothing_is_kept_open_and_the_next_load_says_so_again(tmp_path):
     profile = ProfilePaths.inside(tmp_path)
     profile.metrics.write_bytes(b"junk" * 1000)
-    keeping = OpenStores(profile, LearningSettings)
+    keeping = OpenStores(profile)
     for _ in range(2):
         with pytest.raises(StorageError):
             keeping.open()
@@ -166,7 +165,7 @@ def test_with_a_damaged_history_nothing_is_kept_open_and_the_next_load_says_so_a
 
 def test_an_update_that_a_kill_ended_stays_in_its_stores_history(tmp_path):
     profile = ProfilePaths.inside(tmp_path)
-    keeping = OpenStores(profile, LearningSettings)
+    keeping = OpenStores(profile)
     keeping.open()
     keeping.history.save("some/store", Update(1, 1.0, "drafter", "target", "vocabulary"))
     keeping.close()

@@ -1,7 +1,7 @@
 """One update: the answers are read, the drafter is trained on them, judged, and published or trained on next time.
 
-A generator of progress events (training_job.py), run by the training process and by `stream`; what comes before and
-behind an update is theirs. No database transaction is open while anything is computed.
+A generator of what the update is by then (`learning.update`), run by `process_main.Worker`; what comes before and
+behind an update is not known here. No database transaction is open while anything is computed.
 """
 
 from __future__ import annotations
@@ -28,18 +28,8 @@ from omnidraft.learning.training import steps
 from omnidraft.learning.training.batches import StoredAnswers, Window
 from omnidraft.learning.training.drafter import TorchDrafter, arrays_of, give, rank_of, read_weights
 from omnidraft.learning.training.evaluate import Answers, Estimate, Verdict, judge, means
-from omnidraft.learning.training.steps import Prepared
-from omnidraft.learning.training_job import (
-    MORE_STEPS,
-    Compared,
-    Estimated,
-    Event,
-    Published,
-    Refused,
-    Started,
-    Stepped,
-    TrainingJob,
-)
+from omnidraft.learning.training.steps import Prepared, Step
+from omnidraft.learning.update import MORE_STEPS, Job, State, Update
 from omnidraft.storage.vault import vault_of
 
 # Which of two versions serves the newest answers better: what a live rollback is decided on.
@@ -61,7 +51,7 @@ class Throttle:
         self._spent = time.process_time()
 
 
-def compare(job: TrainingJob, prepared: Prepared) -> Iterator[Compared]:
+def compare(job: Job, prepared: Prepared) -> Iterator[Update]:
     """Estimate the served version (`start`) and the one before it (`other`) on the newest answers, held out or not.
 
     Training answers count too: neither version is spared them, and the question is which serves the present better.
@@ -74,11 +64,13 @@ def compare(job: TrainingJob, prepared: Prepared) -> Iterator[Compared]:
         found.append(estimates_with(job, prepared, path, slices))
         throttle.rest()
     served, other = found
-    yield Compared(judge(served, other).accepted, means(served), means(other))
+    verdict = judge(served, other)
+    now = replace(job.update, before=means(served), after=means(other))
+    yield now.said("refused" if verdict.accepted else "published", verdict.reason)
 
 
 def estimates_with(
-    job: TrainingJob, prepared: Prepared, path: str | None, slices: Mapping[str, Answers]
+    job: Job, prepared: Prepared, path: str | None, slices: Mapping[str, Answers]
 ) -> dict[str, Estimate]:
     """Estimates of the drafter with the weights at `path`, None: bare."""
     weights = read_weights(Path(path)) if path is not None else {}
@@ -108,50 +100,48 @@ class Material:
 
 @dataclass(frozen=True)
 class Trained:
-    """candidate: with its new weights; before, after: estimates of what is served and of it; untrained: of the
-    candidate as it was, None if there was none; loss: the last step's."""
+    """update: how far it is; candidate: with its new weights; before, after: estimates of what is served and of it;
+    untrained: of the candidate as it was, None if there was none."""
 
+    update: Update
     candidate: Candidate
     before: Mapping[str, Estimate]
     after: Mapping[str, Estimate]
     untrained: Mapping[str, Estimate] | None
-    loss: float
-    tokens: int
 
 
-def run(job: TrainingJob, prepared: Prepared | None = None) -> Iterator[Event]:
-    """Do what `job` says; "merge" needs no torch and is not done here. prepared: by jobs before it, for the next ones;
-    the same comes of the job without it."""
-    prepared = prepared or Prepared()
-    return compare(job, prepared) if job.kind == "compare" else update(job, prepared)
+def run(job: Job, prepared: Prepared) -> Iterator[Update]:
+    """Do what `job` says; "merge" needs no torch and is not done here."""
+    return compare(job, prepared) if job.update.kind == "compare" else update(job, prepared)
 
 
-def update(job: TrainingJob, prepared: Prepared) -> Iterator[Event]:
+def update(job: Job, prepared: Prepared) -> Iterator[Update]:
     """Read, train, judge, publish."""
     began = time.process_time()
     material = _read(job)
     selection = material.selection
-    yield Started(len(selection.new), len(selection.replayed), len(material.windows))
+    now = replace(
+        job.update, answers_new=len(selection.new), answers_replayed=len(selection.replayed), through=selection.through
+    )
+    yield now
     if not material.windows:
-        yield Refused(selection.through, "there is nothing to learn from yet")
+        yield now.said("refused", "there is nothing to learn from yet")
         return
-    trained = yield from _train(job, prepared, material)
+    trained = yield from _train(job, prepared, material, now)
     verdict, store = _judge(job, trained), Path(job.store)
     if verdict.accepted:
-        yield from _publish(job, selection, trained, verdict, began)
+        yield from _publish(job, trained, verdict, began)
         return
     untrained = _untrained(material.candidate, trained)
     if untrained is not None and (better := _judge(job, untrained)).accepted:
-        yield Estimated("before", means(untrained.before))
-        yield Estimated("after", means(untrained.after))
-        version = yield from _publish(job, selection, untrained, better, began)
+        version = yield from _publish(job, untrained, better, began)
         with suppress(StorageError):  # the next update begins with what is served then; this one has not failed
             _go_on(store, replace(trained.candidate, base=digest(version.weights), behind=0), verdict)
     else:
-        yield Refused(selection.through, _go_on(store, trained.candidate, verdict).reason)
+        yield trained.update.said("refused", _go_on(store, trained.candidate, verdict).reason)
 
 
-def _read(job: TrainingJob) -> Material:
+def _read(job: Job) -> Material:
     """Choose the answers to learn from and to judge by, and cut them into windows."""
     answers, candidate = StoredAnswers(job), _candidate(job)
     selection = select_answers(
@@ -165,28 +155,31 @@ def _read(job: TrainingJob) -> Material:
     return Material(selection, windows, held_out, unseen, chats, candidate)
 
 
-def _train(job: TrainingJob, prepared: Prepared, material: Material) -> Generator[Event, None, Trained]:
+def _train(job: Job, prepared: Prepared, material: Material, now: Update) -> Generator[Update, None, Trained]:
     """Train from the candidate, or from what is served; estimates before and after it."""
     throttle = Throttle(job.duty)
     slices = {**material.held_out, "unseen": material.unseen} if material.unseen else material.held_out
     before = estimates_with(job, prepared, job.start, slices)
-    yield Estimated("before", means({name: before[name] for name in material.held_out}))
+    now = replace(now, before=means({name: before[name] for name in material.held_out}))
+    yield now
     drafter = prepared.drafter(job, job.rank)
     candidate = _begin(drafter, job, material.candidate)
     untrained = prepared.estimates(drafter, slices) if material.unseen and candidate.weights else None
     throttle.rest()
-    step = Stepped(0, 0, 0.0, 0)
     for step in _steps(drafter, material, job, prepared, (untrained or before)["new"]):
-        yield step
+        losses = (*now.losses, round(step.loss, 4))
+        now = replace(now, step=step.number, steps=step.of, tokens=step.tokens, losses=losses)
+        yield now
         throttle.rest()
+    yield replace(now, state=State.JUDGING)
     after = prepared.estimates(drafter, material.held_out)
-    yield Estimated("after", means(after))
+    now = replace(now, state=State.JUDGING, after=means(after))
     chats = tuple(sorted(material.chats | {*job.inherited, *candidate.chats}))
     candidate = replace(candidate, weights=arrays_of(drafter), through=material.selection.through, chats=chats)
-    return Trained(candidate, before, after, untrained, step.loss, step.tokens)
+    return Trained(now, candidate, before, after, untrained)
 
 
-def _judge(job: TrainingJob, trained: Trained) -> Verdict:
+def _judge(job: Job, trained: Trained) -> Verdict:
     """Whether it is better than what is served; without a gate everything that gives numbers is."""
     verdict = judge(trained.before, trained.after)
     if job.gated or verdict.ruined:
@@ -204,31 +197,28 @@ def _untrained(candidate: Candidate, trained: Trained) -> Trained | None:
     return None if trained.untrained is None else replace(trained, candidate=candidate, after=trained.untrained)
 
 
-def _publish(
-    job: TrainingJob, selection: Selection, trained: Trained, verdict: Verdict, began: float
-) -> Generator[Event, None, Version]:
+def _publish(job: Job, trained: Trained, verdict: Verdict, began: float) -> Generator[Update, None, Version]:
     """Write the version that is served from now on, and the drafter merged with it where that is wanted."""
-    before = {name: trained.before[name] for name in trained.after}
+    before = means({name: trained.before[name] for name in trained.after})
+    now = replace(trained.update, state=State.PUBLISHING, before=before, after=means(trained.after))
+    yield now
     meta = Meta(
-        drafter=job.fingerprint, vocabulary=job.vocabulary, target=job.target, parent=job.parent,
-        through=selection.through, rank=job.rank, loss_name=job.loss,
-        answers=len(selection.new) + len(selection.replayed), loss=trained.loss, tokens=trained.tokens,
-        seconds=time.process_time() - began, before=means(before), after=means(trained.after),
-        chats=trained.candidate.chats,
+        drafter=job.fingerprint, vocabulary=now.vocabulary, target=now.target, parent=job.parent, through=now.through,
+        rank=job.rank, loss_name=job.loss, answers=now.answers_new + now.answers_replayed,
+        loss=now.losses[-1] if now.losses else 0.0, tokens=now.tokens, seconds=time.process_time() - began,
+        before=now.before, after=now.after, chats=trained.candidate.chats,
     )  # fmt: skip
     version = AdapterStore(Path(job.store)).publish(_files(trained.candidate.weights, job), meta)
     with suppress(StorageError):  # it is of no use any more, and an update that is served has not failed
         drop_candidate(Path(job.store))
-    yield Published(version.name, selection.through, verdict.reason)
+    yield replace(now, version=version.name).said("published", verdict.reason)
     if job.merged is not None and can_merge(Path(job.drafter)):
         with suppress(StorageError, ModelError):  # the version is served; a job of kind "merge" tries it again
             write_merged(Path(job.drafter), version.adapter, merged_path(Path(job.merged), version))
     return version
 
 
-def _steps(
-    drafter: TorchDrafter, material: Material, job: TrainingJob, prepared: Prepared, known: Estimate
-) -> Iterator[Stepped]:
+def _steps(drafter: TorchDrafter, material: Material, job: Job, prepared: Prepared, known: Estimate) -> Iterator[Step]:
     """More passes while there is little to learn from; known: what new answers find learned already."""
     rehearsed = prepared.texts(job, drafter) if job.rehearsal else []
     windows, least, passes = material.windows, steps_left(job.least_steps, known), job.passes
@@ -241,14 +231,14 @@ def steps_left(least: int, known: Estimate) -> int:
     return min(least, math.ceil(MORE_STEPS * (1 - share)))
 
 
-def _candidate(job: TrainingJob) -> Candidate:
+def _candidate(job: Job) -> Candidate:
     """The candidate trained from what is served now; else one that is still to be trained."""
     base = digest(Path(job.start)) if job.start is not None else ""
     found = read_candidate(Path(job.store))
     return found if found is not None and found.base == base else Candidate({}, base, 0, 0, ())
 
 
-def _begin(drafter: TorchDrafter, job: TrainingJob, candidate: Candidate) -> Candidate:
+def _begin(drafter: TorchDrafter, job: Job, candidate: Candidate) -> Candidate:
     """Load what the update goes on from: the candidate, else what is served; an adapter of another rank than is wanted
     now is begun anew."""
     with suppress(ModelError):  # of other layers: not written by this program
@@ -269,7 +259,7 @@ def _go_on(store: Path, candidate: Candidate, verdict: Verdict) -> Verdict:
     return replace(verdict, reason=f"{verdict.reason}; the next update goes on from here")
 
 
-def _files(weights: Mapping[str, np.ndarray], job: TrainingJob) -> Mapping[str, bytes]:
+def _files(weights: Mapping[str, np.ndarray], job: Job) -> Mapping[str, bytes]:
     """The version's files: the adapter llama.cpp serves, and the exact weights the next update goes on from."""
     store = Path(job.store)
     store.mkdir(parents=True, exist_ok=True)
