@@ -131,7 +131,7 @@ class _Run:
             folder, self._drafter, settings, 1000 * self._stream.seed, threads=threads, process=process
         )
         vocabulary = self._pair.pair.target.fingerprint
-        learner.switched(vocabulary, self._stream.target, {vocabulary: str(self._place("table.npz"))})
+        learner.switched(vocabulary, self._stream.target, self._place("table.npz"))
         updates: list[dict[str, Any]] = []
         try:
             for update in live(learner, self._records):

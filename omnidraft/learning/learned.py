@@ -15,6 +15,7 @@ import psutil
 
 from omnidraft.errors import OmniDraftError
 from omnidraft.learning.adapters.serving import Origin
+from omnidraft.learning.adapters.store import warm_start
 from omnidraft.learning.adapters.versions import Meta, Version
 from omnidraft.learning.material.history import History, ServedAnswer
 from omnidraft.learning.material.replay import LIMIT_MB
@@ -156,7 +157,7 @@ class Learned:
         pairing = self._learner.pairing
         if pairing is None or pairing.choice.store is None:
             return []
-        warm = self._learner.adapters.start(pairing.choice)
+        warm = warm_start(pairing.choice.store)
         found = [Start(True, pairing.choice.origin == "warm start", warm.meta.target)] if warm is not None else []
         return [*found, Start(False, pairing.choice.origin == "none")]
 

@@ -21,7 +21,7 @@ import psutil
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.learned import Learned, Status
-from omnidraft.learning.material.expansions import table_files
+from omnidraft.learning.material.expansions import table_file
 from omnidraft.learning.material.history import OpenStores
 from omnidraft.learning.material.record import Answered, Pairing
 from omnidraft.learning.training_process import TrainingProcess
@@ -82,7 +82,6 @@ class Learner:
         self._thread: threading.Thread | None = None
         self._quiet_since = time.monotonic()
         self._swap_due = False
-        self._tables: dict[str, str] | None = None
 
     # Called by the assistant
 
@@ -103,12 +102,13 @@ class Learner:
             log.warning("%s", error)
             self.stores.refused = str(error)
         with self._lock:
-            self.pairing, self._tables, self.merged = pairing, None, pairing.choice.is_merged
+            self.pairing, self.merged = pairing, pairing.choice.is_merged
             self.updates.paired()
             if self._thread is None and not self.stores.refused:
                 self._thread = threading.Thread(target=self._work, name="learning", daemon=True)
                 self._thread.start()
-        self.wake()
+        self._inbox.put((self._sweep,))
+        self._note_change()
 
     def unpaired(self) -> None:
         """No drafter is loaded any more: end the process and the thread, once the answers in the queue are stored."""
@@ -199,17 +199,6 @@ class Learner:
         self.wake()
         return "Training begins as soon as no answer is being written."
 
-    def rollback(self) -> str:
-        """Serve the version before, and never the present one again. Returns a sentence."""
-        with self._lock:
-            if self.pairing is None or self.pairing.choice.origin != "own":
-                return "There is nothing to go back to: no version of this drafter is served."
-            self._kill("An earlier version was taken up.")
-            said = self.updates.go_back(self.pairing.choice)
-            self._swap_due = True
-        self.wake()
-        return said
-
     def choose(self, version: str | None, warm: bool = False) -> str:
         """Serve this version, or without one the bare drafter or (`warm`) what it learned for another vocabulary.
         Returns a sentence; StorageError if it is not there."""
@@ -225,7 +214,6 @@ class Learner:
     # The thread
 
     def _work(self) -> None:
-        self._carefully(self._begin_with_what_is_there)
         while True:
             try:
                 call = self._inbox.get(timeout=self._patience())
@@ -242,13 +230,6 @@ class Learner:
             if call := self._inbox.get():
                 self._carefully(*call)
         self.process.let_go()
-
-    def _begin_with_what_is_there(self) -> None:
-        """Sweep up behind a writer that was killed, and count."""
-        if (pairing := self.pairing) is not None and pairing.choice.store is not None:
-            pairing.choice.store.prune()
-        self._recount()
-        self._note_change()
 
     def _carefully(self, act: Callable, *values: object) -> bool:
         """Whether it went well. Nothing that goes wrong here may end learning for good, or the app."""
@@ -273,19 +254,17 @@ class Learner:
         self.stores.keep(answer, pairing, self.adapters.store_name(pairing.choice.learned_in))
         self.updates.look_at(pairing)
         self._recount()
-        self._note_change()
+
+    def _sweep(self) -> None:
+        """Behind a writer that was killed."""
+        if (pairing := self.pairing) is not None and pairing.choice.store is not None:
+            pairing.choice.store.prune()
+        self._recount()
 
     def _recount(self) -> None:
-        pairing = self.pairing
-        if pairing is not None and pairing.choice.store is not None:
-            drafter = pairing.pair.drafter.fingerprint
-            self.stores.recount(drafter, self._known_tables(), pairing.choice.store.through)
-
-    def _known_tables(self) -> dict[str, str]:
-        assert self.pairing is not None
-        if self._tables is None:
-            self._tables = table_files(self.cache, self.pairing.pair)
-        return self._tables
+        if (pairing := self.pairing) is not None and pairing.choice.store is not None:
+            self.stores.recount(pairing)
+        self._note_change()
 
     def _act(self) -> None:
         """Let the process go on or end it, serve what was made, or begin what is due."""
@@ -300,12 +279,9 @@ class Learner:
             elif running and self.process.paused and self._quiet(self.waits.resume):
                 self.process.resume()
                 self._note_change()
-        if self._tables is None:
-            self._recount()
         if not running and self._swap_due and not self.answering and self._serve():
             self._swap_due = False
             self._recount()
-            self._note_change()
         kind = self._next_kind() if not self._swap_due else None
         if kind is not None and self._quiet(self.waits.start) and not self._must_wait():
             self._start(kind)
@@ -329,8 +305,7 @@ class Learner:
 
     def _start(self, kind: Kind) -> None:
         assert self.pairing is not None
-        tables = {} if kind == "merge" else self._known_tables()
-        job = self.updates.begin(kind, self.pairing, self.settings(), tables)
+        job = self.updates.begin(kind, self.pairing, self.settings(), table_file(self.cache, self.pairing.pair))
         self.process.start(job, lambda update: self._inbox.put((self._follow, update)))
         with self._lock:
             self.updates.running = job.update

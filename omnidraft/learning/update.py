@@ -143,22 +143,22 @@ MORE_STEPS = 40  # of such a one, and where nothing is served yet: twelve long a
 class Job:
     """What is asked of the training process, as one line of JSON. update: as it begins.
 
-    drafter: its GGUF; fingerprint: of that file; replay: the store's file; tables: expansion tables by target
-    vocabulary fingerprint; store: folder of the adapter versions; parent: name of the version served, None for the bare
-    drafter; start: weights served, to begin with unless there is a candidate trained from them, None: an adapter that
-    changes nothing; inherited: conversations `start` was trained on. other: weights to compare with. merged: an
-    update's folder for the merged file of what it publishes, None to write none; of a "merge", the file to write of the
-    adapter `start`. gated: publish only what is better than what is served; else every update. passes: over everything;
-    least_steps: more passes while that makes fewer steps, for a handful moves nothing (after 40 answers: mathematics
-    .44 accepted with 20 steps at least, .42 with 40, functions .25 and .27, for half the time). most_new: answers an
-    update learns from at most, replayed ones not counted.
+    drafter: its GGUF; fingerprint: of that file; replay: the store's file; table: the expansion table's; store: folder
+    of the adapter versions; parent: name of the version served, None for the bare drafter; start: weights served, to
+    begin with unless there is a candidate trained from them, None: an adapter that changes nothing; inherited:
+    conversations `start` was trained on. other: weights to compare with. merged: an update's folder for the merged file
+    of what it publishes, None to write none; of a "merge", the file to write of the adapter `start`. gated: publish
+    only what is better than what is served; else every update. passes: over everything; least_steps: more passes while
+    that makes fewer steps, for a handful moves nothing (after 40 answers: mathematics .44 accepted with 20 steps at
+    least, .42 with 40, functions .25 and .27, for half the time). most_new: answers an update learns from at most,
+    replayed ones not counted.
     """
 
     update: Update
     drafter: str
     fingerprint: str
     replay: str
-    tables: dict[str, str]
+    table: str
     store: str
     parent: str | None = None
     start: str | None = None
@@ -199,19 +199,19 @@ class Job:
 
 
 def plan(
-    update: Update, choice: Choice, settings: LearningSettings, replay: Path, tables: dict[str, str],
+    update: Update, choice: Choice, settings: LearningSettings, replay: Path, table: Path,
     merged: Path | None = None, *, seed: int = 0, asked: bool = False,
 ) -> Job:  # fmt: skip
     """An update of the served version (or of the one a new vocabulary starts warm from) by the answers behind it; or
     a comparison of that version with what was served before it; or one file of it and the drafter.
 
-    tables: as in `Job`; merged: folder for an update's merged file. asked: somebody wants the update now, and waits.
+    table: as in `Job`; merged: folder for an update's merged file. asked: somebody wants the update now, and waits.
     """
     from omnidraft.learning.adapters.versions import model_fingerprint  # brings numpy
 
     version = choice.version
     job = Job(
-        update, str(choice.drafter), model_fingerprint(choice.drafter), str(replay), tables,
+        update, str(choice.drafter), model_fingerprint(choice.drafter), str(replay), str(table),
         str(choice.learned_in.folder), loss=settings.loss, rank=settings.rank, learning_rate=settings.learning_rate,
         rehearsal=settings.rehearsal, cpu_percent=settings.cpu_percent,
         start=str(version.weights) if version is not None else None,
@@ -310,7 +310,7 @@ class Updates:
 
     # Training, judging, publishing: in the process
 
-    def begin(self, kind: Kind, pairing: Pairing, settings: LearningSettings, tables: dict[str, str]) -> Job:
+    def begin(self, kind: Kind, pairing: Pairing, settings: LearningSettings, table: Path) -> Job:
         """What the process has to do; an update is in the history from now on."""
         (replay, history), choice, asked = self._stores.files, pairing.choice, self.forced
         now = State.TRAINING if kind == "update" else State.JUDGING if kind == "compare" else State.PUBLISHING
@@ -318,9 +318,7 @@ class Updates:
             history.next_number(), time.time(), choice.drafter.stem, pairing.target, pairing.pair.target.fingerprint,
             kind=kind, state=now,
         )  # fmt: skip
-        job = plan(
-            update, choice, settings, replay.path, tables, self._adapters.merged, seed=update.number, asked=asked
-        )
+        job = plan(update, choice, settings, replay.path, table, self._adapters.merged, seed=update.number, asked=asked)
         self._choice = choice
         if kind == "compare":
             self._fallen = False
@@ -338,8 +336,9 @@ class Updates:
         if update.kind == "merge" and update.outcome != "published":
             self._unmergeable = self._choice.merged
         elif update.kind == "compare" and update.outcome == "refused":
+            store.rollback(self._choice.learned)
             why = "Rolled back: what was served before accepts more of the last answers."
-            self._roll_back(store, self._choice.version, why)
+            self._add_reason(store, self._choice.learned, why)
         elif update.kind == "update":
             _, history = self._stores.files
             history.save(self._adapters.store_name(store), update)
@@ -359,14 +358,6 @@ class Updates:
         elif update.outcome in ("published", "refused"):
             self._failed_with = 0
 
-    # What is served
-
-    def go_back(self, now: Choice) -> str:
-        """Roll back because the user wants it. Returns a sentence."""
-        served = self._roll_back(now.learned_in, now.learned, "Rolled back by you.")
-        what = f"{served.name} is served" if served else "The drafter as it came is served"
-        return f"{what} from the next answer on; {now.learned.name} is not used again."
-
     def choose(self, now: Choice, version: str | None, warm: bool) -> str:
         """Serve what the user chose in place of what is served `now`. Returns a sentence."""
         chosen = now.learned_in.choose(version, warm)
@@ -376,14 +367,7 @@ class Updates:
         what = "What it learned for another vocabulary" if warm else "The drafter as it came"
         return f"{f'Version {chosen.number}' if chosen else what} is served from the next answer on."
 
-    def _roll_back(self, store: AdapterStore, before: Version | None, why: str) -> Version | None:
-        """What is served in place of `before`."""
-        now = store.rollback(before)
-        if before is not None:
-            log.info("%s: %s", before.name, why)
-            self._add_reason(store, before, why)
-        return now
-
     def _add_reason(self, store: AdapterStore, version: Version, why: str) -> None:
+        log.info("%s: %s", version.name, why)
         if self._stores.history is not None:
             self._stores.history.add_reason(self._adapters.store_name(store), version.name, why)

@@ -77,6 +77,6 @@ def test_a_version_that_falls_is_rolled_back_to_the_last_good_one(assistant, mod
 
 def test_the_history_says_so_when_the_user_goes_back(assistant, models):
     publish(assistant, models / "tiny-drafter-f16.gguf", 0.3)
-    assistant.learner.rollback()
+    assistant.learner.choose(None)
     until(lambda: assistant.learner.status().served is None)
-    assert assistant.learner.learned.history()[0].reason == "It rose. Rolled back by you."
+    assert assistant.learner.learned.history()[0].reason == "It rose. Left by you for none."

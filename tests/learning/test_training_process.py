@@ -16,7 +16,7 @@ from omnidraft.storage.paths import find_data_home
 from tests.learning.fake_trainer import ANSWERS
 from tests.learning.living import ask, open_assistant, until
 
-JOB = Job(Update(1, 0.0, "d", "seeded", "v"), "d.gguf", "f", "r.sqlite", {}, "store")
+JOB = Job(Update(1, 0.0, "d", "seeded", "v"), "d.gguf", "f", "r.sqlite", "t.npz", "store")
 
 
 @pytest.fixture

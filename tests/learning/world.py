@@ -8,10 +8,10 @@ from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.learning.training.batches import windows
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
-from omnidraft.learning.training.evaluate import Estimate, estimate
+from omnidraft.learning.training.evaluate import Estimate, Estimator
 from omnidraft.learning.training.process_main import Worker
+from omnidraft.learning.training.teaching import windows
 from omnidraft.learning.update import Job, Update
 
 WORKER = Worker()  # of all updates here, as in the training process: the drafter is read once
@@ -26,7 +26,7 @@ class World:
         self.replay = folder / "replay.sqlite"
         self.job = Job(
             Update(1, 0.0, drafter.stem, "target", self.vocabulary), str(drafter), "f", str(self.replay),
-            {self.vocabulary: str(table)}, str(self.store.folder), cpu_percent=100, least_steps=6,
+            str(table), str(self.store.folder), cpu_percent=100, least_steps=6,
         )  # fmt: skip
 
     def add(self, records: list[Record]) -> None:
@@ -50,7 +50,8 @@ class World:
 
     def served_on(self, records: list[Record]) -> Estimate:
         """Acceptance estimate of the served adapter on these answers."""
-        table = ExpansionTable.load(Path(self.job.tables[self.vocabulary]))
+        table = ExpansionTable.load(Path(self.job.table))
         model = TorchDrafter(Path(self.job.drafter), 32)
         model.load_weights(read_weights(self.store.current().weights))
-        return estimate(model, [w for record in records for w in windows(record, table)])
+        parts = [w for record in records for w in windows(record, table)]
+        return Estimator()(model, {"clean": {0: parts}})["clean"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from statistics import fmean, variance
 from typing import TYPE_CHECKING
 
 from omnidraft.learning.material.record import Answered, Pairing, record_of
-from omnidraft.learning.material.replay import ReplayStore, waiting
+from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.update import Update
 from omnidraft.storage.database import Database, Migration
 from omnidraft.storage.paths import ProfilePaths
@@ -294,12 +294,14 @@ class OpenStores:
                 self.replay.add(record)
                 self._count()
 
-    def recount(self, drafter: str, vocabularies: Collection[str], through: int) -> None:
-        """Count what is new behind replay ordinal `through`, in these target vocabularies and that of `drafter`."""
+    def recount(self, pairing: Pairing) -> None:
+        """Count what is new to what was learned for a drafter and a target."""
+        through, pair = pairing.choice.learned_in.through, pairing.pair
         with self._lock:
-            answers = self.replay.spelled_by(drafter) if self.replay is not None else {}
-            self.enough = waiting(answers, vocabularies, through)
-            self.fresh = sum(o > through and a.vocabulary in vocabularies for o, a in answers.items())
+            store = self.replay
+            answers = store.usable(pair.drafter.fingerprint, pair.target.fingerprint) if store is not None else {}
+            self.fresh = sum(ordinal > through for ordinal in answers)
+            self.enough = self.fresh if any(answer.held_out for answer in answers.values()) else 0
             self.day_seconds = self.history.spent(_DAY) if self.history is not None else 0.0
 
     def _count(self) -> None:

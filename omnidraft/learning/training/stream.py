@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -48,12 +48,12 @@ class StreamLearner:
         self._does: Callable[[Job], Iterator[Update]] = partial(_by, process) if process else Worker().does
         self.choice = Choice(drafter)
 
-    def switched(self, vocabulary: str, target: str, tables: Mapping[str, str]) -> Choice:
+    def switched(self, vocabulary: str, target: str, table: Path) -> Choice:
         """Learn for this target vocabulary from now on; what to draft with.
 
-        vocabulary: its fingerprint; tables: as in `Job`.
+        vocabulary: its fingerprint; table: as in `Job`.
         """
-        self._vocabulary, self._target, self._tables = vocabulary, target, dict(tables)
+        self._vocabulary, self._target, self._table = vocabulary, target, table
         self.choice = self._adapters.choose(self._drafter, vocabulary)
         return self.choice
 
@@ -74,12 +74,12 @@ class StreamLearner:
         """number: the newest answer's; seconds: waited for. ModelError if nothing comes of it."""
         began = time.perf_counter()
         update = Update(ordinal, time.time(), self._drafter.stem, self._target, self._vocabulary)
-        job = plan(update, self.choice, self._settings, self._replay, self._tables, seed=self._seed + ordinal)
+        job = plan(update, self.choice, self._settings, self._replay, self._table, seed=self._seed + ordinal)
         *_, update = self._does(job)
         if update.outcome not in ("published", "refused"):
             raise ModelError(update.reason)
         settle(self.choice.learned_in, update)
-        self.switched(self._vocabulary, self._target, self._tables)
+        self.switched(self._vocabulary, self._target, self._table)
         return replace(update, seconds=time.perf_counter() - began)
 
 

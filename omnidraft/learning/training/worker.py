@@ -6,7 +6,6 @@ behind an update is not known here. No database transaction is open while anythi
 
 from __future__ import annotations
 
-import io
 import math
 import os
 import tempfile
@@ -15,7 +14,6 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,11 +23,12 @@ from omnidraft.learning.adapters.store import AdapterStore, Candidate, drop_cand
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, Version, digest
 from omnidraft.learning.material.replay import Selection, select_answers
 from omnidraft.learning.training import steps
-from omnidraft.learning.training.batches import StoredAnswers, Window
-from omnidraft.learning.training.drafter import TorchDrafter, arrays_of, give, rank_of, read_weights
+from omnidraft.learning.training.drafter import TorchDrafter, give, rank_of, read_weights
 from omnidraft.learning.training.evaluate import Answers, Estimate, Verdict, judge, means
-from omnidraft.learning.training.steps import Prepared, Step
+from omnidraft.learning.training.steps import Prepared
+from omnidraft.learning.training.teaching import StoredAnswers, Window
 from omnidraft.learning.update import MORE_STEPS, Job, State, Update
+from omnidraft.storage.files import pack_arrays
 from omnidraft.storage.vault import vault_of
 
 # Which of two versions serves the newest answers better: what a live rollback is decided on.
@@ -57,9 +56,8 @@ def compare(job: Job, prepared: Prepared) -> Iterator[Update]:
     Training answers count too: neither version is spared them, and the question is which serves the present better.
     """
     answers = StoredAnswers(job)
-    usable = [o for o, a in sorted(answers.index.items()) if a.vocabulary in job.tables]
     throttle, found = Throttle(job.duty), []
-    slices = {"new": answers.windows(usable[-COMPARED:])}
+    slices = {"new": answers.windows(sorted(answers.index)[-COMPARED:])}
     for path in (job.start, job.other):
         found.append(estimates_with(job, prepared, path, slices))
         throttle.rest()
@@ -132,21 +130,25 @@ def update(job: Job, prepared: Prepared) -> Iterator[Update]:
     if verdict.accepted:
         yield from _publish(job, trained, verdict, began)
         return
-    untrained = _untrained(material.candidate, trained)
-    if untrained is not None and (better := _judge(job, untrained)).accepted:
-        version = yield from _publish(job, untrained, better, began)
-        with suppress(StorageError):  # the next update begins with what is served then; this one has not failed
-            _go_on(store, replace(trained.candidate, base=digest(version.weights), behind=0), verdict)
-    else:
-        yield trained.update.said("refused", _go_on(store, trained.candidate, verdict).reason)
+    if trained.untrained is not None:
+        # Few answers are held out, but all new ones are unseen until they are trained on, by the candidate as it was as
+        # by what is served (progressive validation: Blum, Kalai and Langford, COLT 1999). What was refused for too
+        # little to judge by is served one update later then, instead of many.
+        untrained = replace(trained, candidate=material.candidate, after=trained.untrained)
+        if (better := _judge(job, untrained)).accepted:
+            version = yield from _publish(job, untrained, better, began)
+            with suppress(StorageError):  # the next update begins with what is served then; this one has not failed
+                _go_on(store, replace(trained.candidate, base=digest(version.weights), behind=0), verdict)
+            return
+    yield trained.update.said(
+        "refused", f"{verdict.reason}; the next update {_go_on(store, trained.candidate, verdict)}"
+    )
 
 
 def _read(job: Job) -> Material:
     """Choose the answers to learn from and to judge by, and cut them into windows."""
     answers, candidate = StoredAnswers(job), _candidate(job)
-    selection = select_answers(
-        answers.index, set(job.tables), max(job.through, candidate.through), job.seed, job.most_new
-    )
+    selection = select_answers(answers.index, max(job.through, candidate.through), job.seed, job.most_new)
     taught = (*selection.new, *selection.replayed)
     held_out = {"old": answers.windows(selection.judged_old), "new": answers.windows(selection.judged_new)}
     unseen = answers.windows(selection.new[-UNSEEN:] if candidate.weights else ())
@@ -166,16 +168,17 @@ def _train(job: Job, prepared: Prepared, material: Material, now: Update) -> Gen
     candidate = _begin(drafter, job, material.candidate)
     untrained = prepared.estimates(drafter, slices) if material.unseen and candidate.weights else None
     throttle.rest()
-    for step in _steps(drafter, material, job, prepared, (untrained or before)["new"]):
-        losses = (*now.losses, round(step.loss, 4))
-        now = replace(now, step=step.number, steps=step.of, tokens=step.tokens, losses=losses)
+    rehearsed = prepared.texts(job, drafter) if job.rehearsal else []
+    least = steps_left(job.least_steps, (untrained or before)["new"])
+    stepping = steps.train(drafter, material.windows, job, least, rehearsed, now)
+    for now in stepping:
         yield now
         throttle.rest()
     yield replace(now, state=State.JUDGING)
     after = prepared.estimates(drafter, material.held_out)
     now = replace(now, state=State.JUDGING, after=means(after))
     chats = tuple(sorted(material.chats | {*job.inherited, *candidate.chats}))
-    candidate = replace(candidate, weights=arrays_of(drafter), through=material.selection.through, chats=chats)
+    candidate = replace(candidate, weights=drafter.weights(), through=material.selection.through, chats=chats)
     return Trained(now, candidate, before, after, untrained)
 
 
@@ -185,16 +188,6 @@ def _judge(job: Job, trained: Trained) -> Verdict:
     if job.gated or verdict.ruined:
         return verdict
     return Verdict(True, "every update is served")
-
-
-def _untrained(candidate: Candidate, trained: Trained) -> Trained | None:
-    """The candidate as it was before this update, to be judged on the new answers too; None if there was none.
-
-    Few answers are held out, but all new ones are unseen until they are trained on, by the candidate as by what is
-    served (progressive validation: Blum, Kalai and Langford, COLT 1999). What was refused for too little to judge by is
-    served one update later then, instead of many.
-    """
-    return None if trained.untrained is None else replace(trained, candidate=candidate, after=trained.untrained)
 
 
 def _publish(job: Job, trained: Trained, verdict: Verdict, began: float) -> Generator[Update, None, Version]:
@@ -218,15 +211,9 @@ def _publish(job: Job, trained: Trained, verdict: Verdict, began: float) -> Gene
     return version
 
 
-def _steps(drafter: TorchDrafter, material: Material, job: Job, prepared: Prepared, known: Estimate) -> Iterator[Step]:
-    """More passes while there is little to learn from; known: what new answers find learned already."""
-    rehearsed = prepared.texts(job, drafter) if job.rehearsal else []
-    windows, least, passes = material.windows, steps_left(job.least_steps, known), job.passes
-    return steps.train(drafter, windows, job.loss, job.learning_rate, job.seed, least, passes, rehearsed, job.rehearsal)
-
-
 def steps_left(least: int, known: Estimate) -> int:
-    """`least`, or fewer where more than half of the tokens would be accepted already: little is left to learn."""
+    """`least`, or fewer where more than half of the new answers' tokens would be accepted already: little is left to
+    learn."""
     share = float(known.combined.mean()) if known.tokens else 0.0
     return min(least, math.ceil(MORE_STEPS * (1 - share)))
 
@@ -249,14 +236,14 @@ def _begin(drafter: TorchDrafter, job: Job, candidate: Candidate) -> Candidate:
     return Candidate({}, candidate.base, 0, 0, ())
 
 
-def _go_on(store: Path, candidate: Candidate, verdict: Verdict) -> Verdict:
-    """Keep what was refused for the next update to go on from, unless that has led nowhere; the verdict, saying so."""
+def _go_on(store: Path, candidate: Candidate, verdict: Verdict) -> str:
+    """Keep what was refused for the next update to go on from, unless that has led nowhere; what that one does."""
     finite = all(np.isfinite(matrix).all() for matrix in candidate.weights.values())
     if verdict.ruined or not finite or candidate.behind + 1 >= LONGEST:
         drop_candidate(store)
-        return replace(verdict, reason=f"{verdict.reason}; the next update begins anew")
+        return "begins anew"
     keep_candidate(store, replace(candidate, behind=candidate.behind + 1))
-    return replace(verdict, reason=f"{verdict.reason}; the next update goes on from here")
+    return "goes on from here"
 
 
 def _files(weights: Mapping[str, np.ndarray], job: Job) -> Mapping[str, bytes]:
@@ -268,6 +255,4 @@ def _files(weights: Mapping[str, np.ndarray], job: Job) -> Mapping[str, bytes]:
         path = Path(folder) / ADAPTER
         write_adapter(path, weights, Path(job.drafter), job.rank)
         adapter = path.read_bytes()
-    data, arrays = io.BytesIO(), dict[str, Any](weights)
-    np.savez(data, **arrays)
-    return {ADAPTER: adapter, WEIGHTS: data.getvalue()}
+    return {ADAPTER: adapter, WEIGHTS: pack_arrays(weights)}

@@ -2,9 +2,9 @@
 
 import torch
 
-from omnidraft.learning.training.batches import collate
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.steps import draw
+from omnidraft.learning.training.teaching import collate
 
 
 def divergence(drafter: TorchDrafter, texts: list) -> float:

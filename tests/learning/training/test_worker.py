@@ -15,9 +15,9 @@ from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.training import evaluate, worker
-from omnidraft.learning.training.batches import windows
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import standard_error
+from omnidraft.learning.training.teaching import windows
 from tests.learning.world import WORKER, World
 from tests.llama_file import llama_logits
 
@@ -56,7 +56,7 @@ def poison(world: World, make, seed: int, rounds: int, **changes) -> int:
     """
     world.add(world.records[:16])
     assert world.update(seed=seed).outcome == "published"
-    table = ExpansionTable.load(Path(world.job.tables[world.vocabulary]))
+    table = ExpansionTable.load(Path(world.job.table))
     rng, refused, best = np.random.default_rng(seed), 0, world.served_on(world.records[28:]).combined
     for number in range(rounds):
         world.add([make(record, rng, table) for record in world.records[16:28]])
@@ -134,7 +134,7 @@ def test_what_was_refused_for_too_little_to_judge_by_is_served_once_new_answers_
 
 
 def test_answers_that_a_candidate_is_worse_on_do_not_serve_it(world, monkeypatch):
-    table = ExpansionTable.load(Path(world.job.tables[world.vocabulary]))
+    table = ExpansionTable.load(Path(world.job.table))
     rng = np.random.default_rng(0)
     monkeypatch.setattr(evaluate, "FEWEST", 250)
     world.add([scrambled(record, rng, table) for record in world.records[:8]])

@@ -18,7 +18,7 @@ from omnidraft.chats.library import Preset, Prompt
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning.adapters.store import Candidate, keep_candidate
-from omnidraft.learning.material.expansions import table_files
+from omnidraft.learning.material.expansions import table_file
 from omnidraft.learning.material.record import encode
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.training_process import PARTS, TrainingProcess
@@ -67,10 +67,9 @@ def learn_from(session: Session) -> Job:
         ):
             pass
     pairing = assistant.loaded.pairing
-    tables = table_files(assistant.home.cache, pairing.pair)
     settings, replay, merged = assistant.settings.learning, assistant.profile.replay, assistant.loaded.adapters.merged
     update = Update(1, 0.0, pairing.choice.drafter.stem, pairing.target, pairing.pair.target.fingerprint)
-    job = plan(update, pairing.choice, settings, replay, tables, merged, seed=1)
+    job = plan(update, pairing.choice, settings, replay, table_file(assistant.home.cache, pairing.pair), merged, seed=1)
     return dataclasses.replace(job, gated=False, passes=1, least_steps=2, rehearsal=0.0, cpu_percent=50)
 
 
