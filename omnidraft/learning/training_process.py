@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
 
 import psutil
 
@@ -39,7 +40,6 @@ class TrainingProcess:
         self._tell: Callable[[Update], object] | None = None  # of the job at work
         self._update: Update | None = None  # what it said last
         self._why = ""  # it was ended
-        self._over = threading.Event()
         self._gone = False  # whether it has ended and all it said was heard
         self._waiting_since = 0.0
         self._lock = threading.Lock()
@@ -74,6 +74,14 @@ class TrainingProcess:
                 self._child.say(job.to_line())
                 if self._gone:  # it has just died, and nobody else would say so
                     self._conclude(self._child.process.returncode, "")
+
+    def does(self, job: Job) -> Iterator[Update]:
+        """The job's update, again whenever it got on, for who waits for it; the last one has `ended`."""
+        told: SimpleQueue[Update] = SimpleQueue()
+        self.start(job, told.put)
+        while (update := told.get()).ended is None:
+            yield update
+        yield update
 
     def pause(self) -> None:
         """Stop it where it is; takes effect within a millisecond or so and costs the caller microseconds."""
@@ -113,13 +121,9 @@ class TrainingProcess:
         """Until a process that waits has waited `minutes`; None while none does."""
         return max(0.0, self._waiting_since + 60 * minutes - time.monotonic()) if self.waiting else None
 
-    def wait(self, seconds: float | None = None) -> bool:
-        """Whether its job is over, and all it said was told."""
-        return self._over.wait(seconds)
-
     def _begin(self, job: Job, tell: Callable[[Update], object]) -> None:
         with self._lock:
-            self._tell, self._update, self._why, self._over = tell, job.update, "", threading.Event()
+            self._tell, self._update, self._why = tell, job.update, ""
 
     def _read(self, child: LineChild) -> None:
         for line in child.lines():
@@ -136,13 +140,11 @@ class TrainingProcess:
 
     def _hear(self, update: Update) -> None:
         with self._lock:
-            tell, over, self._update = self._tell, self._over, update
+            tell, self._update = self._tell, update
             if update.ended is not None:
                 self._tell, self._waiting_since = None, time.monotonic()
         if tell is not None:
             tell(update)
-            if update.ended is not None:
-                over.set()
 
 
 def _memory_is_short() -> bool:

@@ -340,9 +340,9 @@ class Updates:
             why = "Rolled back: what was served before accepts more of the last answers."
             self._add_reason(store, self._choice.learned, why)
         elif update.kind == "update":
+            settle(store, update)
             _, history = self._stores.files
             history.save(self._adapters.store_name(store), update)
-            settle(store, update)
             self._reckon(update)
 
     def failed(self) -> None:

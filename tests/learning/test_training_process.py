@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from pathlib import Path
+from queue import SimpleQueue
 
 import psutil
 import pytest
@@ -33,11 +34,17 @@ def process(fake):
 
 def done(process: TrainingProcess, **changes):
     """(process id, what was told) of a job that is over."""
-    told: list[Update] = []
-    process.start(dataclasses.replace(JOB, **changes), told.append)
-    pid = process.pid
-    assert process.wait(240)
-    return pid, told
+    told: SimpleQueue[Update] = SimpleQueue()
+    process.start(dataclasses.replace(JOB, **changes), told.put)
+    return process.pid, heard(told)
+
+
+def heard(told: SimpleQueue) -> list[Update]:
+    """All of it, until the last word."""
+    updates = [told.get(timeout=240)]
+    while updates[-1].ended is None:
+        updates.append(told.get(timeout=240))
+    return updates
 
 
 def test_the_next_job_is_done_by_the_same_process(process):
@@ -71,13 +78,12 @@ def test_an_update_that_is_ended_is_interrupted_and_says_why(process):
         ("The first reason.", "The first reason."),
         ("", "The training process was ended from outside."),
     ):
-        told: list[Update] = []
-        process.start(dataclasses.replace(JOB, seed=2), told.append)
+        told: SimpleQueue[Update] = SimpleQueue()
+        process.start(dataclasses.replace(JOB, seed=2), told.put)
         process.kill(why)
         process.kill("another one")
-        assert process.wait(20)
-        assert (told[-1].outcome, told[-1].reason) == ("interrupted", reason)
-        assert told[-1].ended is not None
+        last = heard(told)[-1]
+        assert (last.outcome, last.reason) == ("interrupted", reason)
 
 
 @pytest.fixture
@@ -140,8 +146,7 @@ def test_a_kept_process_publishes_byte_for_byte_what_a_fresh_one_does(job, tmp_p
     try:
         pids = set()
         for one, store in ((other, "other"), (job, "kept")):
-            process.start(dataclasses.replace(one, store=str(tmp_path / store)), told.append)
-            assert process.wait(800)
+            told += process.does(dataclasses.replace(one, store=str(tmp_path / store)))
             pids.add(process.pid)
     finally:
         process.kill()

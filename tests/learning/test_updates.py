@@ -64,6 +64,14 @@ def test_what_is_there_for_the_next_update_is_told_with_what_is_not_counted():
     assert due.idle_reason(8) == ("The next update begins at 8 new answers (of models with this vocabulary); 1 so far.")
 
 
+def test_what_an_earlier_program_wrote_of_an_update_is_read():
+    old = {"number": 1, "started": 1.0, "drafter": "d", "target": "t", "vocabulary": "v", "losses": [2.0], "other": 3}
+    read = Update.of(old)
+    assert (read.kind, read.losses, read.ended) == ("update", (2.0,), None)
+    assert Update.from_line(read.to_line()) == read
+    assert [Update.from_line(line) for line in ("loading ...", "3", "{}")] == [None] * 3
+
+
 @pytest.fixture
 def now(monkeypatch) -> SimpleNamespace:
     """A machine's load and battery, and the time, to be set."""

@@ -10,11 +10,8 @@ from __future__ import annotations
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 
 import torch
 from transformers.utils import logging
@@ -25,7 +22,7 @@ from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.training.process_main import Worker
 from omnidraft.learning.training_process import TrainingProcess
-from omnidraft.learning.update import Job, Update, plan, settle
+from omnidraft.learning.update import Update, plan, settle
 from omnidraft.processes.threads import physical_cores
 from omnidraft.settings.config import LearningSettings
 
@@ -45,7 +42,7 @@ class StreamLearner:
         self._settings = replace(settings, cpu_percent=percent)
         self._replay, self._adapters = folder / "replay.sqlite", Adapters(folder / "adapters", folder / "merged")
         self._drafter, self._seed = drafter, seed
-        self._does: Callable[[Job], Iterator[Update]] = partial(_by, process) if process else Worker().does
+        self._worker = process or Worker()
         self.choice = Choice(drafter)
 
     def switched(self, vocabulary: str, target: str, table: Path) -> Choice:
@@ -75,21 +72,12 @@ class StreamLearner:
         began = time.perf_counter()
         update = Update(ordinal, time.time(), self._drafter.stem, self._target, self._vocabulary)
         job = plan(update, self.choice, self._settings, self._replay, self._table, seed=self._seed + ordinal)
-        *_, update = self._does(job)
+        *_, update = self._worker.does(job)
         if update.outcome not in ("published", "refused"):
             raise ModelError(update.reason)
         settle(self.choice.learned_in, update)
         self.switched(self._vocabulary, self._target, self._table)
         return replace(update, seconds=time.perf_counter() - began)
-
-
-def _by(process: TrainingProcess, job: Job) -> Iterator[Update]:
-    """What the process that does the job says."""
-    told: SimpleQueue[Update] = SimpleQueue()
-    process.start(job, told.put)
-    while (update := told.get()).ended is None:
-        yield update
-    yield update
 
 
 def quiet_torch(threads: int) -> None:

@@ -18,6 +18,7 @@ from omnidraft.learning.training import evaluate, worker
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import standard_error
 from omnidraft.learning.training.teaching import windows
+from omnidraft.learning.update import State
 from tests.learning.world import WORKER, World
 from tests.llama_file import llama_logits
 
@@ -105,9 +106,11 @@ def test_what_is_served_has_not_failed_where_the_file_beside_it_cannot_be_writte
 
     monkeypatch.setattr(worker, "write_merged", full)
     world.add(world.records)
-    update = world.update(merged=str(tmp_path))
+    *_, update = updates = list(world.updates(merged=str(tmp_path)))
     assert update.outcome == "published"
     assert world.store.current().name == update.version
+    states = [State.TRAINING, State.JUDGING, State.PUBLISHING, State.IDLE]
+    assert list(dict.fromkeys(update.state for update in updates)) == states
 
 
 def test_what_was_refused_for_too_little_to_judge_by_is_served_once_new_answers_prove_it(world, monkeypatch):
