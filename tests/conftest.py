@@ -12,7 +12,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 ROOT = Path(__file__).resolve().parent.parent
 # Begun first, so that with two at a time neither is left alone with one of them at the end.
 LONGEST = (
-    "learning/training/test_update.py",
+    "learning/training/test_worker.py",
     "ui/test_chat_page.py",
     "learning/test_learner.py",
     "decoding/test_exactness.py",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,9 @@ from omnidraft.errors import SettingsError
 from omnidraft.learning.adapters.files import can_merge, write_merged
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import CAPTURE, Record, capture, decode, encode
-from omnidraft.learning.training.stream import StreamLearner, StreamUpdate, quiet_torch
+from omnidraft.learning.training.stream import StreamLearner, quiet_torch
 from omnidraft.learning.training_process import TrainingProcess
+from omnidraft.learning.update import Estimates, Update
 from omnidraft.settings.config import DraftSettings, LearningSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab.ngram_cache import NgramCache
 
@@ -130,16 +131,19 @@ class _Run:
             folder, self._drafter, settings, 1000 * self._stream.seed, threads=threads, process=process
         )
         vocabulary = self._pair.pair.target.fingerprint
-        learner.switched(vocabulary, self._stream.target, {vocabulary: str(self._place("table.npz"))})
-        updates, served = [], None
+        learner.switched(vocabulary, self._stream.target, self._place("table.npz"))
+        updates: list[dict[str, Any]] = []
         try:
             for update in live(learner, self._records):
-                served = update.version.adapter if update.version else None
-                facts = {name: value for name, value in asdict(update).items() if name != "version"}
-                self._work.told(f"{update.answers} answers: {update.cpu:.1f} processor s, {update.peak_mb:.0f} MB")
-                updates.append(facts)
+                cpu, peak = update.cpu_seconds, update.peak_mb
+                self._work.told(f"{update.number} answers: {cpu:.1f} processor s, {peak:.0f} MB")
+                updates.append({
+                    "answers": update.number, "published": update.outcome == "published", "seconds": update.seconds,
+                    "cpu": cpu, "peak_mb": peak, "estimate": pooled(update.before),
+                })  # fmt: skip
         finally:
             process.kill()
+        served = learner.choice.adapter
         counts = self._counts(self._cache, served)
         if served is not None and can_merge(self._drafter):
             write_merged(self._drafter, served, kept)
@@ -161,13 +165,23 @@ class _Run:
         return found
 
 
-def live(learner: StreamLearner, records: Sequence[Record]) -> Iterator[StreamUpdate]:
+def live(learner: StreamLearner, records: Sequence[Record]) -> Iterator[Update]:
     """Updates after every few answers (the learner's interval) and after the last one."""
     for record in records:
         if (update := learner.add(record)) is not None:
             yield update
     if (update := learner.finish()) is not None:
         yield update
+
+
+def pooled(slices: Estimates) -> dict[str, float]:
+    """Acceptance estimates over all held-out tokens, "old" and "new" together."""
+    tokens = sum(part["tokens"] for part in slices.values())
+    return {
+        name: sum(part[name] * part["tokens"] for part in slices.values()) / tokens
+        for name in ("greedy", "overlap")
+        if tokens
+    }
 
 
 def _decoded(kept: Sequence[str]) -> list[Record]:

@@ -14,7 +14,7 @@ from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.store import RunState
-from omnidraft.learning.material.expansions import table_files
+from omnidraft.learning.material.expansions import table_file
 from omnidraft.learning.material.record import CAPTURE, Answered, Pairing, record_of
 from omnidraft.learning.training.stream import StreamLearner
 from omnidraft.settings.config import LearningSettings, SamplingSettings
@@ -39,8 +39,7 @@ class RunLearner:
         if self._stream is None:
             self._stream = StreamLearner(folder, drafter, self._settings, options.seed, threads=options.threads)
         name = engine.target.model.name
-        tables = table_files(folder, pair)
-        choice = self._stream.switched(pair.target.fingerprint, name, tables)
+        choice = self._stream.switched(pair.target.fingerprint, name, table_file(folder, pair))
         assert engine.drafter is not None
         self._pairing = Pairing(pair, engine.drafter.template, name, choice)
         return choice.adapter

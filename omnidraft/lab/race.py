@@ -17,7 +17,7 @@ from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.statistics import interval
 from omnidraft.lab.trace import Trace, record
-from omnidraft.learning.facts import Status
+from omnidraft.learning.learned import Status
 from omnidraft.settings.config import DraftSettings, SamplingSettings
 
 Lane = Literal["plain", "drafted"]

@@ -1,132 +1,169 @@
-"""What was learned so far, for pages and commands: versions, updates, answers served. Looks and changes nothing."""
+"""What was learned so far, for pages and commands: how learning stands, versions, updates, answers served.
+
+Plain values, and who finds them out. Looks and changes nothing.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import psutil
 
 from omnidraft.errors import OmniDraftError
-from omnidraft.learning.adapters.serving import Adapters, Choice
-from omnidraft.learning.facts import ServedAnswer, Start, State, Status, Update, VersionInfo
-from omnidraft.learning.material.history import History, OpenStores, files_of
-from omnidraft.learning.material.record import Pairing
+from omnidraft.learning.adapters.serving import Origin
+from omnidraft.learning.adapters.store import warm_start
+from omnidraft.learning.adapters.versions import Meta, Version
+from omnidraft.learning.material.history import History, ServedAnswer
 from omnidraft.learning.material.replay import LIMIT_MB
-from omnidraft.storage.paths import Part, ProfilePaths, measured
+from omnidraft.learning.update import State, Update
+from omnidraft.storage.paths import Part, measured
 
 if TYPE_CHECKING:
     from omnidraft.learning.learner import Learner
 
-
-# What learning tells of itself: how it stands, and the versions with what they did, for pages and commands. Looks and
-# changes nothing; which of it is asked for when is `Learner`'s.
-
-
-def status_of(learner: Learner, version: int) -> Status:
-    """Everything at a glance. version: of what is told."""
-    settings, run, stores = learner.settings(), learner.run, learner.stores
-    state, reason = _state(learner)
-    choice = learner.pairing.choice if learner.pairing is not None else None
-    pid = learner.process.pid if run is not None else None
-    return Status(
-        version=version, state=state, reason=reason, waiting=stores.fresh, interval=settings.interval,
-        held=learner.held, update=run.update if run is not None else None, last=learner.last,
-        served=choice.version.name if choice is not None and choice.version is not None else None,
-        origin=choice.origin if choice is not None else "none", merged=learner.merged, pid=pid,
-        memory_mb=_memory(pid), replay_answers=stores.answers, replay_tokens=stores.tokens,
-        replay_bytes=stores.bytes, replay_limit=int(LIMIT_MB * 1e6),
-        day_seconds=stores.day_seconds,
-    )  # fmt: skip
-
-
-def _state(learner: Learner) -> tuple[State, str]:
-    run, settings = learner.run, learner.settings()
-    if not learner.active or learner.stores.refused:
-        return "unavailable", learner.why_not or learner.stores.refused
-    if not settings.enabled:
-        return "off", "Learning is switched off."
-    if learner.pairing is None:
-        return "unavailable", "No drafter is loaded yet; the first question loads it."
-    if learner.held:
-        return "paused", "Paused by you."
-    if run is not None and learner.answering:
-        return "paused", "Paused while an answer is being written."
-    if run is not None:
-        return "training", run.doing()
-    if learner.answering:
-        return "idle", "An answer is being written."
-    return "idle", (learner.is_due and learner.waits_for) or learner.due.idle_reason(settings.interval)
-
-
-def version_facts(choice: Choice, adapters: Adapters, history: History | None) -> list[VersionInfo]:
-    """The versions in a choice's store, newest first."""
-    if choice.store is None:
-        return []
-    name, pointer = adapters.store_name(choice.store), choice.store.pointer
-    live = history.live(name) if history else {}
-    curves = {v: update.losses for v, update in history.published(name).items()} if history else {}
-    found = []
-    for v in reversed(choice.store.versions()):
-        count, acceptance = live.get(v.name, (0, None))
-        meta = v.meta
-        served = choice.origin == "own" and choice.version is not None and choice.version.name == v.name
-        info = VersionInfo(
-            name=v.name, path=v.path, bytes=measured(v.path), created=meta.created, served=served,
-            rejected=v.name in pointer.rejected, parent=meta.parent, target=meta.target, loss_name=meta.loss_name,
-            rank=meta.rank, loss=meta.loss, answers=meta.answers, tokens=meta.tokens, seconds=meta.seconds,
-            before=meta.before, after=meta.after, live_answers=count, live_acceptance=acceptance,
-            losses=curves.get(v.name, ()),
-        )  # fmt: skip
-        found.append(info)
-    return found
-
-
-def _memory(pid: int | None) -> float | None:
-    """Resident memory of the training process, MB."""
-    if pid is None:
-        return None
-    with suppress(psutil.Error):
-        return round(psutil.Process(pid).memory_info().rss / 1e6, 1)
-    return None
-
-
 log = logging.getLogger("omnidraft.learning")
 
 
-class Learned:
-    """Of the drafter and vocabulary that are loaded (`pairing`, None while none are), unless a method says else."""
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a drafter can draft with besides the versions it has for a vocabulary.
 
-    def __init__(
-        self, profile: ProfilePaths, cache: Path, adapters: Adapters, stores: OpenStores,
-        pairing: Callable[[], Pairing | None],
-    ) -> None:  # fmt: skip
-        self._profile, self._cache, self._adapters = profile, cache, adapters
-        self._stores, self._pairing = stores, pairing
+    warm: what it learned for another vocabulary, while `target` answered; else it is the drafter as it came.
+    """
+
+    warm: bool
+    served: bool
+    target: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionInfo:
+    """One adapter version and how it fares. live_answers, live_acceptance: of the answers it served (accepted /
+    tested); losses: of its update."""
+
+    version: Version
+    bytes: int
+    served: bool
+    rejected: bool
+    live_answers: int
+    live_acceptance: float | None
+    losses: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        return self.version.name
+
+    @property
+    def meta(self) -> Meta:
+        return self.version.meta
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """Everything a page shows at a glance.
+
+    version grows with every change. state: off (in the settings), unavailable (nothing to train, or another program
+    does), idle (waits for answers), training (whatever `update.state` it is in), paused (stopped for an answer or by
+    the user: `held`). reason: a sentence. waiting: new answers; interval: an update begins at so many. update: the one
+    that runs; last: the one before. served: version name, None for the bare drafter; merged: served as one file with
+    the drafter. pid, memory_mb: of the training process, None while there is none. day_seconds: processor time of the
+    updates of the last 24 hours.
+    """
+
+    version: int
+    state: Literal["off", "unavailable", "idle", "training", "paused"]
+    reason: str
+    waiting: int
+    interval: int
+    held: bool
+    update: Update | None
+    last: Update | None
+    served: str | None
+    origin: Origin
+    merged: bool
+    pid: int | None
+    memory_mb: float | None
+    replay_answers: int
+    replay_tokens: int
+    replay_bytes: int
+    replay_limit: int
+    day_seconds: float
+
+
+class Learned:
+    """Of the drafter and vocabulary that are loaded, unless a method says else."""
+
+    def __init__(self, learner: Learner) -> None:
+        self._learner = learner
+
+    def status(self, version: int) -> Status:
+        """Everything at a glance. version: of what is told."""
+        learner, stores = self._learner, self._learner.stores
+        state, reason = self._state()
+        running = learner.updates.running
+        choice = learner.pairing.choice if learner.pairing is not None else None
+        pid = learner.process.pid if running is not None else None
+        return Status(
+            version=version, state=state, reason=reason, waiting=stores.fresh, interval=learner.settings().interval,
+            held=learner.held, update=running if running is not None and running.kind == "update" else None,
+            last=learner.last, served=choice.version.name if choice is not None and choice.version else None,
+            origin=choice.origin if choice is not None else "none", merged=learner.merged, pid=pid,
+            memory_mb=_memory(pid), replay_answers=stores.answers, replay_tokens=stores.tokens,
+            replay_bytes=stores.bytes, replay_limit=int(LIMIT_MB * 1e6), day_seconds=stores.day_seconds,
+        )  # fmt: skip
+
+    def _state(self) -> tuple[Literal["off", "unavailable", "idle", "training", "paused"], str]:
+        learner, updates, settings = self._learner, self._learner.updates, self._learner.settings()
+        if not learner.active or learner.stores.refused:
+            return "unavailable", learner.why_not or learner.stores.refused
+        if not settings.enabled:
+            return "off", "Learning is switched off."
+        if learner.pairing is None:
+            return "unavailable", "No drafter is loaded yet; the first question loads it."
+        if learner.held:
+            return "paused", "Paused by you."
+        if updates.running is not None and learner.answering:
+            return "paused", "Paused while an answer is being written."
+        if updates.running is not None:
+            return "training", updates.running.doing()
+        if learner.answering:
+            return "idle", "An answer is being written."
+        return "idle", (learner.state is State.DUE and learner.waits_for) or updates.idle_reason(settings.interval)
 
     def versions(self) -> list[VersionInfo]:
         """The versions, newest first."""
-        if (pairing := self._pairing()) is None:
+        name, pairing = self._store_name(), self._learner.pairing
+        if name is None or pairing is None:
             return []
         with self._looking() as history:
-            return version_facts(pairing.choice, self._adapters, history)
+            live = history.live(name) if history else {}
+            made = history.published(name) if history else {}
+        choice, rejected = pairing.choice, pairing.choice.learned_in.pointer.rejected
+        served = choice.learned.name if choice.origin == "own" else None
+        return [
+            VersionInfo(
+                v, measured(v.path), v.name == served, v.name in rejected, *live.get(v.name, (0, None)),
+                losses=made[v.name].losses if v.name in made else (),
+            )
+            for v in reversed(choice.learned_in.versions())
+        ]  # fmt: skip
 
     def starts(self) -> list[Start]:
         """What could serve besides the versions: what was learned for another vocabulary, and the bare drafter."""
-        pairing = self._pairing()
+        pairing = self._learner.pairing
         if pairing is None or pairing.choice.store is None:
             return []
-        warm = self._adapters.start(pairing.choice)
+        warm = warm_start(pairing.choice.store)
         found = [Start(True, pairing.choice.origin == "warm start", warm.meta.target)] if warm is not None else []
         return [*found, Start(False, pairing.choice.origin == "none")]
 
     def subject(self) -> tuple[str, str] | None:
         """The drafter and the family of vocabularies it learns for; None while none is loaded."""
-        pairing = self._pairing()
+        pairing = self._learner.pairing
         return (pairing.choice.drafter.stem, pairing.pair.target.family) if pairing is not None else None
 
     def history(self, limit: int = 50) -> list[Update]:
@@ -141,23 +178,41 @@ class Learned:
 
     def files(self) -> list[Part]:
         """Where everything learned in the profile lives, and how large it is."""
-        return files_of(self._profile, self._adapters, self._cache)
+        profile = self._learner.profile
+        merged, tables = self._learner.adapters.merged, self._learner.cache / "expansions"
+        told = {
+            "replay": (profile.replay, "Past answers the drafter can learn from."),
+            "adapters": (profile.adapters, "What the drafter has learned, by version."),
+            "metrics": (profile.metrics, "Updates, acceptance and speed over time."),
+            "merged": (merged, "The drafter with its adapter added in; made anew."),
+            "tables": (tables, "How targets' tokens are spelled; made anew."),
+        }
+        return [Part(name, path, words, measured(path)) for name, (path, words) in told.items()]
 
     def _store_name(self) -> str | None:
-        pairing = self._pairing()
+        pairing = self._learner.pairing
         if pairing is None or pairing.choice.store is None:
             return None
-        return self._adapters.store_name(pairing.choice.store)
+        return self._learner.adapters.store_name(pairing.choice.store)
 
     @contextmanager
     def _looking(self) -> Iterator[History | None]:
         with ExitStack() as looks:
             try:
-                history = looks.enter_context(self._stores.looking())
+                history = looks.enter_context(self._learner.stores.looking())
             except OmniDraftError as error:
                 log.warning("%s", error)
                 history = None
             yield history
+
+
+def _memory(pid: int | None) -> float | None:
+    """Resident memory of the training process, MB."""
+    if pid is None:
+        return None
+    with suppress(psutil.Error):
+        return round(psutil.Process(pid).memory_info().rss / 1e6, 1)
+    return None
 
 
 # What learning has brought in answers since: the drafter's acceptance before and after. Sums only. Speeds are not

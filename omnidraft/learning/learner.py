@@ -16,16 +16,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.learning.adapters.serving import Adapters, Choice
-from omnidraft.learning.facts import Status, Update
-from omnidraft.learning.learned import Learned, status_of
-from omnidraft.learning.material.expansions import table_files
+from omnidraft.learning.learned import Learned, Status
+from omnidraft.learning.material.expansions import table_file
 from omnidraft.learning.material.history import OpenStores
 from omnidraft.learning.material.record import Answered, Pairing
-from omnidraft.learning.training_job import Ended, Event, Kind
-from omnidraft.learning.training_process import TrainingProcess, TrainingRun, TrainingRuns
-from omnidraft.learning.update_trigger import Machine, UpdateTrigger
+from omnidraft.learning.training_process import TrainingProcess
+from omnidraft.learning.update import Kind, State, Update, Updates
 from omnidraft.settings.config import LearningSettings
 from omnidraft.storage.paths import ProfilePaths
 
@@ -47,10 +47,10 @@ class Learner:
 
     settings: gives the present learning settings; serve: swaps to what the store says now, False if it cannot yet;
     active False: looks at what is there, keeps nothing and trains nothing; why_not: the sentence for that. waits: how
-    long all must be quiet before anything is trained. learned: what there is so far. pairing: what is loaded; run: the
-    training process at work; last: the update before; held: stopped by the user; answering: answers being written;
-    merged: whether one file with the drafter is served; due: what to do next; waits_for: why it is not done, if it is
-    the machine or the hour that it waits for.
+    long all must be quiet before anything is trained. learned: what there is so far. pairing: what is loaded; updates:
+    what is due and what runs; last: the update before; held: stopped by the user; answering: answers being written;
+    merged: whether one file with the drafter is served; waits_for: why what is due does not begin, if it is the machine
+    or the hour that it waits for.
     """
 
     def __init__(
@@ -65,13 +65,12 @@ class Learner:
         why_not: str = "",
     ) -> None:
         self.active, self.why_not, self.waits = active, why_not, Waits()
-        self.settings, self.adapters, self._cache, self._serve = settings, adapters, cache, serve
-        self.stores = OpenStores(profile, settings)
-        self.learned = Learned(profile, cache, adapters, self.stores, lambda: self.pairing)
-        self.due, self._runs = UpdateTrigger(self.stores), TrainingRuns(self.stores, adapters)
+        self.profile, self.cache, self.adapters = profile, cache, adapters
+        self.settings, self._serve = settings, serve
+        self.stores = OpenStores(profile)
+        self.updates, self.learned = Updates(self.stores, adapters), Learned(self)
         self.process, self.machine = TrainingProcess(), Machine()
         self.pairing: Pairing | None = None
-        self.run: TrainingRun | None = None
         self.last: Update | None = None
         self.held = self.merged = False
         self.waits_for = ""
@@ -83,7 +82,6 @@ class Learner:
         self._thread: threading.Thread | None = None
         self._quiet_since = time.monotonic()
         self._swap_due = False
-        self._tables: dict[str, str] | None = None
 
     # Called by the assistant
 
@@ -104,12 +102,13 @@ class Learner:
             log.warning("%s", error)
             self.stores.refused = str(error)
         with self._lock:
-            self.pairing, self._tables, self.merged = pairing, None, pairing.choice.is_merged
-            self.due.paired()
+            self.pairing, self.merged = pairing, pairing.choice.is_merged
+            self.updates.paired()
             if self._thread is None and not self.stores.refused:
                 self._thread = threading.Thread(target=self._work, name="learning", daemon=True)
                 self._thread.start()
-        self.wake()
+        self._inbox.put((self._sweep,))
+        self._note_change()
 
     def unpaired(self) -> None:
         """No drafter is loaded any more: end the process and the thread, once the answers in the queue are stored."""
@@ -166,7 +165,7 @@ class Learner:
 
     def status(self) -> Status:
         with self._changed:
-            return status_of(self, self._version)
+            return self.learned.status(self._version)
 
     def wait(self, seen: int, timeout: float) -> int:
         """Block until `status().version` is not `seen`, at most `timeout` seconds; returns it."""
@@ -175,9 +174,11 @@ class Learner:
             return self._version
 
     @property
-    def is_due(self) -> bool:
-        """Whether there is something to train, or to do about what was, that has not begun."""
-        return self._next_kind() is not None
+    def state(self) -> State:
+        """Where the next update is, or what is to be done about the last one."""
+        if (running := self.updates.running) is not None:
+            return running.state
+        return State.IDLE if self._next_kind() is None else State.DUE
 
     def hold(self, held: bool = True) -> None:
         """Stop training until somebody lets it go on (`held` False)."""
@@ -194,20 +195,9 @@ class Learner:
             return "Learning is switched off."
         if not self.stores.enough:
             return "There is nothing new to learn from yet; a few more answers are needed."
-        self.due.forced = True
+        self.updates.forced = True
         self.wake()
         return "Training begins as soon as no answer is being written."
-
-    def rollback(self) -> str:
-        """Serve the version before, and never the present one again. Returns a sentence."""
-        with self._lock:
-            if self.pairing is None or self.pairing.choice.origin != "own":
-                return "There is nothing to go back to: no version of this drafter is served."
-            self._kill("An earlier version was taken up.")
-            said = self._runs.go_back(self.pairing.choice.learned_in, self.pairing.choice.learned)
-            self._swap_due = True
-        self.wake()
-        return said
 
     def choose(self, version: str | None, warm: bool = False) -> str:
         """Serve this version, or without one the bare drafter or (`warm`) what it learned for another vocabulary.
@@ -216,7 +206,7 @@ class Learner:
             if self.pairing is None or self.pairing.choice.store is None:
                 return "No drafter is loaded, so there is nothing to choose for; ask something first."
             self._kill("Another version was chosen.")
-            said = self._runs.choose(self.pairing.choice, version, warm)
+            said = self.updates.choose(self.pairing.choice, version, warm)
             self._swap_due = True
         self.wake()
         return said
@@ -224,7 +214,6 @@ class Learner:
     # The thread
 
     def _work(self) -> None:
-        self._carefully(self._begin_with_what_is_there)
         while True:
             try:
                 call = self._inbox.get(timeout=self._patience())
@@ -237,17 +226,10 @@ class Learner:
             if self._inbox.empty() and not self._carefully(self._act):
                 self._swap_due = False  # it would fail again at once
         self._kill("The program was closed.")
-        while self.run is not None:
+        while self.updates.running is not None:
             if call := self._inbox.get():
                 self._carefully(*call)
         self.process.let_go()
-
-    def _begin_with_what_is_there(self) -> None:
-        """Sweep up behind a writer that was killed, and count."""
-        if (pairing := self.pairing) is not None and pairing.choice.store is not None:
-            pairing.choice.store.prune()
-        self._recount()
-        self._note_change()
 
     def _carefully(self, act: Callable, *values: object) -> bool:
         """Whether it went well. Nothing that goes wrong here may end learning for good, or the app."""
@@ -258,33 +240,31 @@ class Learner:
             log.warning("learning: %s", error)
         except Exception:
             log.exception("learning met a defect")
-        self.due.failed()
+        self.updates.failed()
         return False
 
     def _patience(self) -> float | None:
         """Seconds to wait for a message: a tick while time matters, else until the waiting process is to be ended."""
         with self._lock:
-            if self.run is not None or self._swap_due or self._next_kind() is not None:
+            if self._swap_due or self.state is not State.IDLE:
                 return TICK
         return self.process.seconds_left(KEPT_MINUTES)
 
     def _keep(self, answer: Answered, pairing: Pairing) -> None:
         self.stores.keep(answer, pairing, self.adapters.store_name(pairing.choice.learned_in))
-        self.due.look_at(pairing, self.adapters)
+        self.updates.look_at(pairing)
         self._recount()
-        self._note_change()
+
+    def _sweep(self) -> None:
+        """Behind a writer that was killed."""
+        if (pairing := self.pairing) is not None and pairing.choice.store is not None:
+            pairing.choice.store.prune()
+        self._recount()
 
     def _recount(self) -> None:
-        pairing = self.pairing
-        if pairing is not None and pairing.choice.store is not None:
-            drafter = pairing.pair.drafter.fingerprint
-            self.stores.recount(drafter, self._known_tables(), pairing.choice.store.through)
-
-    def _known_tables(self) -> dict[str, str]:
-        assert self.pairing is not None
-        if self._tables is None:
-            self._tables = table_files(self._cache, self.pairing.pair)
-        return self._tables
+        if (pairing := self.pairing) is not None and pairing.choice.store is not None:
+            self.stores.recount(pairing)
+        self._note_change()
 
     def _act(self) -> None:
         """Let the process go on or end it, serve what was made, or begin what is due."""
@@ -293,25 +273,22 @@ class Learner:
         with self._lock:
             if self.pairing is None:
                 return
-            run = self.run
-            if run is not None and not settings.enabled:
+            running = self.updates.running is not None
+            if running and not settings.enabled:
                 self._kill("Learning was switched off.")
-            elif run is not None and self.process.paused and self._quiet(self.waits.resume):
+            elif running and self.process.paused and self._quiet(self.waits.resume):
                 self.process.resume()
                 self._note_change()
-        if self._tables is None:
-            self._recount()
-        if run is None and self._swap_due and not self.answering and self._serve():
+        if not running and self._swap_due and not self.answering and self._serve():
             self._swap_due = False
             self._recount()
-            self._note_change()
         kind = self._next_kind() if not self._swap_due else None
-        if kind is not None and self._quiet(self.waits.start) and not self._must_wait(settings):
+        if kind is not None and self._quiet(self.waits.start) and not self._must_wait():
             self._start(kind)
 
-    def _must_wait(self, settings: LearningSettings) -> bool:
+    def _must_wait(self) -> bool:
         """Whether what is due would be in the way of something else; not if the user wants it now."""
-        why = "" if self.due.forced else self.due.why_wait() or self.machine.why_wait()
+        why = "" if self.updates.forced else self.updates.why_wait() or self.machine.why_wait()
         if why != self.waits_for:
             self.waits_for = why
             self._note_change()
@@ -322,48 +299,79 @@ class Learner:
 
     def _next_kind(self) -> Kind | None:
         """What is due and may begin at the next quiet moment."""
-        return None if self.run is not None or self.held else self.due.kind(self.pairing, self.settings())
+        if self.updates.running is not None or self.held:
+            return None
+        return self.updates.due(self.pairing, self.settings())
 
     def _start(self, kind: Kind) -> None:
         assert self.pairing is not None
-        asked = self.due.forced
-        self.due.begins(kind)
-        tables = {} if kind == "merge" else self._known_tables()
-        run = self._runs.prepare(kind, self.pairing, self.settings(), tables, asked=asked)
-        self.process.start(run.job, lambda event: self._inbox.put((self._follow, run, event)))
+        job = self.updates.begin(kind, self.pairing, self.settings(), table_file(self.cache, self.pairing.pair))
+        self.process.start(job, lambda update: self._inbox.put((self._follow, update)))
         with self._lock:
-            self.run = run
+            self.updates.running = job.update
             self._stop_process()
         self._note_change()
 
     def _stop_process(self) -> None:
-        if self.run is not None and (self.answering or self.held):
+        if self.updates.running is not None and (self.answering or self.held):
             self.process.pause()
 
     def _kill(self, why: str) -> None:
         with self._lock:
-            if self.run is not None and self.run.why is None:
-                self.run.why = why
-                self.process.kill()
+            if self.updates.running is not None:
+                self.process.kill(why)
 
-    def _follow(self, run: TrainingRun, event: Event) -> None:
-        """Take in what the process says."""
-        self._runs.follow(run, event)
-        if isinstance(event, Ended):
-            self._conclude(run, event)
+    def _follow(self, update: Update) -> None:
+        """Take in how far the process is; when it is done, have what was made served."""
+        self.updates.follow(update)
+        if update.ended is not None:
+            self.last = update if update.kind == "update" else self.last
+            self._recount()
+            with self._lock:
+                self._swap_due = self.pairing is not None
         self._note_change()
-
-    def _conclude(self, run: TrainingRun, event: Ended) -> None:
-        with self._lock:
-            self.run = None
-        self._runs.conclude(run, event)
-        self.last = run.update or self.last
-        self.due.ended(run, event.code)
-        self._recount()
-        with self._lock:
-            self._swap_due = self.pairing is not None
 
     def _note_change(self) -> None:
         with self._changed:
             self._version += 1
             self._changed.notify_all()
+
+
+BUSY = 0.6  # share of the processor that others may use
+PATIENCE = 600.0  # seconds after which training begins on a busy machine too, at the lowest priority
+LOOK, FRESH = 1.0, 30.0  # seconds: a load over less is noise; one over more may be an answer's that was written then
+
+
+class Machine:
+    """Whether it is free for training: not on its battery, and not at work for something else. Is asked again and again
+    while something is due. busy: above 1 for any load."""
+
+    def __init__(self) -> None:
+        self.busy = BUSY
+        self._looked, self._busy_since, self._said = float("-inf"), 0.0, ""
+
+    def why_wait(self) -> str:
+        """Why training should not begin now, in a sentence; "" if it may."""
+        if self.busy > 1:
+            return ""
+        now = time.monotonic()
+        passed = now - self._looked
+        if passed >= LOOK:
+            self._looked, load = now, psutil.cpu_percent() / 100
+            self._said = self._say(now, load) if passed < FRESH else "Training begins when the machine is quiet."
+        return self._said
+
+    def _say(self, now: float, load: float) -> str:
+        if _on_battery():
+            return "Training waits until the machine is plugged in."
+        self._busy_since = (self._busy_since or now) if load > self.busy else 0.0
+        if self._busy_since and now - self._busy_since < PATIENCE:
+            return "Training waits while other programs use the processor."
+        return ""
+
+
+def _on_battery() -> bool:
+    """False where nobody knows."""
+    look = getattr(psutil, "sensors_battery", None)
+    battery = look() if look is not None else None
+    return battery is not None and battery.power_plugged is False

@@ -7,17 +7,23 @@ files hold.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omnidraft.errors import StorageError
 from omnidraft.storage.scratch import replacing, sync_folder
 from omnidraft.storage.vault import seal, sealed_bytes, unseal, unsealed_bytes, vault_of
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -172,3 +178,26 @@ def read_object(file: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
+
+
+# Arrays as an .npz, never a pickle. NumPy is loaded by who needs it: the training process first sets its limits.
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """By name. StorageError if the file is missing or damaged."""
+    import numpy as np
+
+    try:
+        with np.load(io.BytesIO(read(path)), allow_pickle=False) as data:
+            return dict(data)
+    except (OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise StorageError(f"{path} cannot be read: {error}") from error
+
+
+def pack_arrays(arrays: Mapping[str, np.ndarray], *, compressed: bool = False) -> bytes:
+    """What `read_arrays` reads."""
+    import numpy as np
+
+    data, named = io.BytesIO(), dict[str, Any](arrays)
+    (np.savez_compressed if compressed else np.savez)(data, **named)
+    return data.getvalue()

@@ -176,8 +176,8 @@ LEARNING = replace(SHORT, learning=True)
 def ungated(monkeypatch):
     """Every update is served, whatever it is worth."""
     stream = pytest.importorskip("omnidraft.learning.training.stream", exc_type=ImportError)
-    made = stream.make_job
-    monkeypatch.setattr(stream, "make_job", lambda *a, **more: replace(made(*a, **more), gated=False))
+    made = stream.plan
+    monkeypatch.setattr(stream, "plan", lambda *a, **more: replace(made(*a, **more), gated=False))
 
 
 def test_a_learner_serves_a_new_adapter_after_every_few_answers_and_keeps_one_per_vocabulary(begin, learner, ungated):

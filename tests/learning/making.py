@@ -18,7 +18,7 @@ RANK = 32
 @functools.cache
 def bare(drafter: Path) -> dict[str, np.ndarray]:
     """The weights of an adapter that changes nothing, in torch's order."""
-    return {name: value.numpy().copy() for name, value in TorchDrafter(drafter, RANK).weights().items()}
+    return TorchDrafter(drafter, RANK).weights()
 
 
 def made(store: AdapterStore, drafter: Path, noise: float, **facts: object) -> Version:

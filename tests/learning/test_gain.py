@@ -2,8 +2,8 @@
 
 import pytest
 
-from omnidraft.learning.facts import ServedAnswer
 from omnidraft.learning.learned import gain
+from omnidraft.learning.material.history import ServedAnswer
 
 
 def answers(count: int, version: str, accepted: int, target: str = "t") -> list:

@@ -5,9 +5,9 @@ import time
 import pytest
 
 from omnidraft.decoding.request import AnswerRequest
-from omnidraft.learning import update_trigger
 from omnidraft.learning.adapters.store import AdapterStore
-from omnidraft.learning.facts import Update
+from omnidraft.learning.material import history
+from omnidraft.learning.update import Update
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.paths import find_data_home
 from tests.learning.living import FIXED, PROMPTS, open_assistant, until
@@ -26,11 +26,11 @@ def assistant(tmp_path, models):
 
 def publish(assistant, drafter, noise: float) -> str:
     """Publish a version as an update would, with its line in the history, and have it served."""
-    store, history = assistant.loaded.choice.store, assistant.learner.stores.history
+    store, kept = assistant.loaded.choice.store, assistant.learner.stores.history
     current = store.current()
     name = made(store, drafter, noise, parent=current.name if current else None).name
-    line = Update(history.next_number(), time.time(), drafter.stem, "t", "v", "published", "It rose.", name)
-    history.save(assistant.loaded.adapters.store_name(store), line)
+    line = Update(kept.next_number(), time.time(), drafter.stem, "t", "v", "published", "It rose.", name)
+    kept.save(assistant.loaded.adapters.store_name(store), line)
     assistant._serve()
     assert assistant.learner.status().served == name
     return name
@@ -52,10 +52,10 @@ def answer(assistant, count: int) -> float:
 
 @pytest.mark.slow
 def test_a_version_that_falls_is_rolled_back_to_the_last_good_one(assistant, models, monkeypatch):
-    monkeypatch.setattr(update_trigger, "LIVE_ANSWERS", LIVE)
+    monkeypatch.setattr(history, "LIVE_ANSWERS", LIVE)
     drafter = models / "tiny-drafter-f16.gguf"
     good = publish(assistant, drafter, 0.0)
-    held = answer(assistant, update_trigger.FEWEST_BEFORE + 5)
+    held = answer(assistant, history.FEWEST_BEFORE + 5)
     bad = publish(assistant, drafter, 0.3)
     fallen = answer(assistant, LIVE - 1)
     assert fallen < held / 2
@@ -77,6 +77,6 @@ def test_a_version_that_falls_is_rolled_back_to_the_last_good_one(assistant, mod
 
 def test_the_history_says_so_when_the_user_goes_back(assistant, models):
     publish(assistant, models / "tiny-drafter-f16.gguf", 0.3)
-    assistant.learner.rollback()
+    assistant.learner.choose(None)
     until(lambda: assistant.learner.status().served is None)
-    assert assistant.learner.learned.history()[0].reason == "It rose. Rolled back by you."
+    assert assistant.learner.learned.history()[0].reason == "It rose. Left by you for none."

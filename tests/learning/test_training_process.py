@@ -3,20 +3,21 @@
 import dataclasses
 import os
 from pathlib import Path
+from queue import SimpleQueue
 
 import psutil
 import pytest
 
 from omnidraft.learning import learner, training_process
 from omnidraft.learning.adapters.store import AdapterStore
-from omnidraft.learning.training.update import run
-from omnidraft.learning.training_job import Ended, Finished, Refused, TrainingJob
+from omnidraft.learning.training.process_main import Worker
 from omnidraft.learning.training_process import TrainingProcess
+from omnidraft.learning.update import Job, Update
 from omnidraft.storage.paths import find_data_home
 from tests.learning.fake_trainer import ANSWERS
 from tests.learning.living import ask, open_assistant, until
 
-JOB = TrainingJob("d.gguf", "f", "r.sqlite", {}, "store", "v", target="seeded", seed=0)
+JOB = Job(Update(1, 0.0, "d", "seeded", "v"), "d.gguf", "f", "r.sqlite", "t.npz", "store")
 
 
 @pytest.fixture
@@ -32,21 +33,26 @@ def process(fake):
 
 
 def done(process: TrainingProcess, **changes):
-    """(process id, events) of a job that is over."""
-    events: list = []
-    process.start(dataclasses.replace(JOB, **changes), events.append)
-    pid = process.pid
-    assert process.wait(240)
-    return pid, events
+    """(process id, what was told) of a job that is over."""
+    told: SimpleQueue[Update] = SimpleQueue()
+    process.start(dataclasses.replace(JOB, **changes), told.put)
+    return process.pid, heard(told)
+
+
+def heard(told: SimpleQueue) -> list[Update]:
+    """All of it, until the last word."""
+    updates = [told.get(timeout=240)]
+    while updates[-1].ended is None:
+        updates.append(told.get(timeout=240))
+    return updates
 
 
 def test_the_next_job_is_done_by_the_same_process(process):
-    first, events = done(process)
-    assert [type(e) for e in events] == [Refused, Finished, Ended]
+    first, told = done(process)
+    assert [(u.outcome, u.ended is not None) for u in told] == [("refused", False), ("refused", True)]
     second, more = done(process, store="other")
     assert second == first == process.pid
-    assert (events[-1].code, more[-1].code) == (0, 0)
-    assert more[0].reason == f"job 1 of {first}"
+    assert more[-1].reason == f"Job 1 of {first}."
 
 
 @pytest.mark.parametrize("change", [
@@ -60,11 +66,24 @@ def test_another_profile_drafter_or_number_of_threads_gets_a_process_of_its_own(
 
 
 def test_after_a_failure_nothing_more_is_done_in_that_process(process):
-    first, events = done(process, seed=1)
-    assert events[-1].code == 1
-    second, events = done(process)
+    first, told = done(process, seed=1)
+    assert (told[-1].outcome, told[-1].reason) == ("failed", "It could not be done.")
+    second, told = done(process)
     assert second != first
-    assert events[-1] == Ended(0, "")
+    assert told[-1].outcome == "refused"
+
+
+def test_an_update_that_is_ended_is_interrupted_and_says_why(process):
+    for why, reason in (
+        ("The first reason.", "The first reason."),
+        ("", "The training process was ended from outside."),
+    ):
+        told: SimpleQueue[Update] = SimpleQueue()
+        process.start(dataclasses.replace(JOB, seed=2), told.put)
+        process.kill(why)
+        process.kill("another one")
+        last = heard(told)[-1]
+        assert (last.outcome, last.reason) == ("interrupted", reason)
 
 
 @pytest.fixture
@@ -113,7 +132,7 @@ def published(store: Path) -> list[bytes]:
 
 
 @pytest.fixture
-def job(world) -> TrainingJob:
+def job(world) -> Job:
     """A short update of the world's answers, whatever it is worth, on one thread."""
     world.add(world.records[:24])
     share = 100 // (os.cpu_count() or 1)
@@ -122,20 +141,19 @@ def job(world) -> TrainingJob:
 
 @pytest.mark.timeout(900)  # the process runs at the lowest priority: on a busy machine it waits
 def test_a_kept_process_publishes_byte_for_byte_what_a_fresh_one_does(job, tmp_path):
-    process, events = TrainingProcess(), []
+    process, told = TrainingProcess(), list[Update]()
     other = dataclasses.replace(job, seed=4, loss="dm", learning_rate=0.5)
     try:
         pids = set()
         for one, store in ((other, "other"), (job, "kept")):
-            process.start(dataclasses.replace(one, store=str(tmp_path / store)), events.append)
-            assert process.wait(800)
+            told += process.does(dataclasses.replace(one, store=str(tmp_path / store)))
             pids.add(process.pid)
     finally:
         process.kill()
-    assert [e.code for e in events if isinstance(e, Ended)] == [0, 0]
+    first, second = (update for update in told if update.ended is not None)
+    assert (first.outcome, second.outcome) == ("published", "published")
     assert len(pids) == 1
-    started, after = [e.cpu_seconds for e in events if isinstance(e, Finished)]
-    assert after < started
-    list(run(dataclasses.replace(job, store=str(tmp_path / "fresh"))))
+    assert second.cpu_seconds < first.cpu_seconds
+    list(Worker().does(dataclasses.replace(job, store=str(tmp_path / "fresh"))))
     assert published(tmp_path / "kept") == published(tmp_path / "fresh")
     assert published(tmp_path / "kept") != published(tmp_path / "other")

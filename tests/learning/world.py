@@ -8,14 +8,13 @@ from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.learning.training.batches import windows
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
-from omnidraft.learning.training.evaluate import Estimate, estimate
-from omnidraft.learning.training.steps import Prepared
-from omnidraft.learning.training.update import run
-from omnidraft.learning.training_job import Event, Published, Refused, TrainingJob
+from omnidraft.learning.training.evaluate import Estimate, Estimator
+from omnidraft.learning.training.process_main import Worker
+from omnidraft.learning.training.teaching import windows
+from omnidraft.learning.update import Job, Update
 
-PREPARED = Prepared()  # by all updates here, as in the training process: the drafter is read once
+WORKER = Worker()  # of all updates here, as in the training process: the drafter is read once
 
 
 class World:
@@ -25,9 +24,9 @@ class World:
         self.records, self.vocabulary = records, records[0].vocabulary
         self.store = AdapterStore(folder / "store")
         self.replay = folder / "replay.sqlite"
-        self.job = TrainingJob(
-            drafter=str(drafter), fingerprint="f", replay=str(self.replay), tables={self.vocabulary: str(table)},
-            store=str(self.store.folder), vocabulary=self.vocabulary, cpu_percent=100, least_steps=6,
+        self.job = Job(
+            Update(1, 0.0, drafter.stem, "target", self.vocabulary), str(drafter), "f", str(self.replay),
+            str(table), str(self.store.folder), cpu_percent=100, least_steps=6,
         )  # fmt: skip
 
     def add(self, records: list[Record]) -> None:
@@ -35,23 +34,24 @@ class World:
             for record in records:
                 replay.add(record)
 
-    def update(self, **changes) -> Published | Refused:
+    def update(self, **changes) -> Update:
         """Run an update and do what the app does about its result, which is returned."""
-        *_, result = [event for event in self.events(**changes) if isinstance(event, Published | Refused)]
-        if isinstance(result, Refused):
+        *_, result = self.updates(**changes)
+        if result.outcome == "refused":
             self.store.reject_update(result.through)
         return result
 
-    def events(self, **changes) -> Iterator[Event]:
-        """Run an update."""
+    def updates(self, **changes) -> Iterator[Update]:
+        """Run an update; what it is on the way."""
         current = self.store.current()
         start = {"start": str(current.weights), "parent": current.name} if current else {}
         job = dataclasses.replace(self.job, through=self.store.through, **start, **changes)
-        yield from run(job, PREPARED)
+        yield from WORKER.does(job)
 
     def served_on(self, records: list[Record]) -> Estimate:
         """Acceptance estimate of the served adapter on these answers."""
-        table = ExpansionTable.load(Path(self.job.tables[self.vocabulary]))
+        table = ExpansionTable.load(Path(self.job.table))
         model = TorchDrafter(Path(self.job.drafter), 32)
         model.load_weights(read_weights(self.store.current().weights))
-        return estimate(model, [w for record in records for w in windows(record, table)])
+        parts = [w for record in records for w in windows(record, table)]
+        return Estimator()(model, {"clean": {0: parts}})["clean"]

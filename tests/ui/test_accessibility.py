@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from omnidraft.learning.facts import Update
 from omnidraft.learning.material.history import History
+from omnidraft.learning.update import Update
 from omnidraft.profiles.accounts import add_account
 from tests.ui.accessibility import no_barriers, violations
 from tests.ui.chatting import arrived, ask, new_chat, race_and_run, tab

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from omnidraft.learning.facts import Start, Status, Update
+from omnidraft.learning.learned import Start, Status
+from omnidraft.learning.update import Update
 from tests.ui.chatting import arrived, ask, choose, new_chat, said, write
 from tests.ui.conftest import SETTINGS, Server
 from ui.learning import view as learning_view

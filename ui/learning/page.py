@@ -13,12 +13,11 @@ import gradio as gr
 
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.learning.facts import Update
+from omnidraft.learning.update import Update
 from ui.common import fields, notes
 from ui.common.frame import EACH, PRIVATE, page_column, session_of
 from ui.common.notes import note, note_of, tip
-from ui.learning import view as learning_plots
-from ui.learning import view as learning_view
+from ui.learning import view
 
 # The part of the Learning page that takes things back: one conversation, or everything, with what came of them.
 
@@ -167,21 +166,21 @@ def look(session: Session, parts: Parts) -> dict:
     learner = session.assistant.learner
     status, versions = learner.status(), learner.learned.versions()
     updates = _updates(learner.learned.history(), status.update)
-    drawn = [learning_plots.loss(updates[::-1]), learning_plots.acceptance(updates[::-1])]
+    drawn = [view.loss(updates[::-1]), view.acceptance(updates[::-1])]
     starts = learner.learned.starts()
     learned = bool(updates or versions or any(start.warm for start in starts))
     whose = learner.learned.subject()
     row = f'<div class="od-plots">{"".join(drawn)}</div>' if any(drawn) else ""
-    live = learning_plots.served(learner.learned.served_answers()) if learned else ""
+    live = view.served(learner.learned.served_answers()) if learned else ""
     shown = row + live
     return {
-        parts.standing: learning_view.standing(status),
-        parts.facts: learning_view.facts(status, versions, whose[0] if whose else ""),
-        parts.plots: shown if learned or shown else learning_view.nothing_yet(status),
+        parts.standing: view.standing(status),
+        parts.facts: view.facts(status, versions, whose[0] if whose else ""),
+        parts.plots: shown if learned or shown else view.nothing_yet(status),
         parts.learned: gr.Group(visible=learned),
-        parts.versions: learning_view.versions_table(versions, starts),
-        parts.whose: learning_view.subject(whose),
-        parts.updates: learning_view.updates_table(updates),
+        parts.versions: view.versions_table(versions, starts),
+        parts.whose: view.subject(whose),
+        parts.updates: view.updates_table(updates),
         parts.files: notes.files(learner.learned.files(), session.assistant.profile.root),
         parts.pause: gr.Button(visible=not status.held and status.state not in ("off", "unavailable")),
         parts.go_on: gr.Button(visible=status.held),

@@ -1,6 +1,6 @@
 """What the drafter has learned as HTML: how learning stands, its plots, its versions, its updates.
 
-Pure functions from the facts of `omnidraft.learning.facts`; everything that comes from outside is escaped.
+Pure functions from what `omnidraft.learning.learned` tells; everything that comes from outside is escaped.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from html import escape
 
 from omnidraft.format import count, percent, seconds, share, size, version
-from omnidraft.learning.facts import Estimates, ServedAnswer, Start, Status, Update, VersionInfo
+from omnidraft.learning.learned import Start, Status, VersionInfo
+from omnidraft.learning.material.history import ServedAnswer
+from omnidraft.learning.update import Estimates, Update
 from omnidraft.plot import Frame, Mark, Plot, Series, ceiling
 from ui.common.notes import cells, table
 
@@ -72,7 +74,7 @@ def facts(status: Status, versions: Sequence[VersionInfo], drafter: str = "") ->
     if not status.served and drafter:
         shown = [("drafts now, as it came", escape(drafter))]
     if served is not None:
-        shown.append(("held-out acceptance", percent(held_out(served.after))))
+        shown.append(("held-out acceptance", percent(held_out(served.meta.after))))
         if served.live_acceptance is not None:
             shown.append(
                 (f"of drafts accepted in {count(served.live_answers)} answers", percent(served.live_acceptance))
@@ -152,14 +154,14 @@ def _start(start: Start) -> str:
 
 
 def _version(v: VersionInfo) -> str:
-    state = SERVES if v.served else "rolled back" if v.rejected else ""
+    m, state = v.meta, SERVES if v.served else "rolled back" if v.rejected else ""
     live = f"{percent(v.live_acceptance)} of {count(v.live_answers)}" if v.live_answers else "–"
     values = [
-        escape(version(v.name)), state, when(v.created), count(v.answers), count(v.tokens), f"{v.loss:.3f}",
-        percent(held_out(v.before)), percent(held_out(v.after)), live, size(v.bytes),
+        escape(version(v.name)), state, when(m.created), count(m.answers), count(m.tokens), f"{m.loss:.3f}",
+        percent(held_out(m.before)), percent(held_out(m.after)), live, size(v.bytes),
         _use(v.name, f"version {version(v.name)}", v.served),
     ]  # fmt: skip
-    tip = escape(f"{v.loss_name}, rank {v.rank}, trained while {v.target} answered; {v.path}")
+    tip = escape(f"{m.loss_name}, rank {m.rank}, trained while {m.target} answered; {v.version.path}")
     return f'<tr title="{tip}" data-version="{escape(v.name)}">{cells(values)}</tr>'
 
 

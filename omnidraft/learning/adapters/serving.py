@@ -9,18 +9,19 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.decoding.cost import step_seconds
 from omnidraft.errors import ModelError, StorageError
-from omnidraft.learning.adapters.files import can_merge, merged_path, set_aside
-from omnidraft.learning.adapters.store import AdapterStore, open_store, warm_start
-from omnidraft.learning.adapters.versions import Version, model_fingerprint
-from omnidraft.learning.facts import Origin
+from omnidraft.learning.adapters.files import can_merge, merged_path
+from omnidraft.learning.adapters.store import AdapterStore, drafter_folder, warm_start
+from omnidraft.learning.adapters.versions import Version, model_fingerprint, set_aside
 from omnidraft.settings.config import AUTO_LAYERS, ModelSettings
-from omnidraft.storage.files import erase, readable
+from omnidraft.storage.files import readable
 from omnidraft.vocab import Vocabulary
 
+Origin = Literal["none", "own", "warm start", "file"]
 AUTO = "auto"  # as an adapter's path: what was learned for this drafter and vocabulary
 NO_ADAPTER = "none"  # and: the drafter as it came
 MERGED = "merged"  # a profile's folder for drafters with their adapter added in
@@ -98,32 +99,19 @@ class Adapters:
 
     def choose(self, drafter: Path, vocabulary: str) -> Choice:
         """The version served for a drafter and a target vocabulary's fingerprint; a new vocabulary starts warm."""
-        mark = model_fingerprint(drafter)
-        store = open_store(self.folder, drafter, mark, vocabulary)
+        store = AdapterStore(self.folder / drafter_folder(drafter, model_fingerprint(drafter)) / vocabulary[:20])
         aside = store.set_damaged_aside()
         origin: Origin = "own"
         version = store.current()
         if version is None and store.starts_warm:
-            version, origin = warm_start(self.folder, drafter, mark, [store.folder.name]), "warm start"
+            version, origin = warm_start(store), "warm start"
         if version is None:
             return Choice(drafter, store=store, aside=aside)
         merged = merged_path(self.merged, version) if can_merge(drafter) else None
         return Choice(drafter, origin, store, version, version.adapter, merged, aside)
 
-    def start(self, choice: Choice) -> Version | None:
-        """What was learned for another vocabulary and could serve in place of the choice's own versions."""
-        mark = model_fingerprint(choice.drafter)
-        return warm_start(self.folder, choice.drafter, mark, [choice.store.folder.name]) if choice.store else None
-
-    def stores(self) -> list[AdapterStore]:
-        """All stores, of all drafters and vocabularies."""
-        return [AdapterStore(path) for path in sorted(self.folder.glob("*/*")) if path.is_dir()]
-
-    def drop_merged(self, keep: Path | None = None) -> None:
-        """Remove the merged files of a store but the one kept; without one, overwrite and remove all."""
-        if keep is None:
-            erase(self.merged)
-            return
+    def drop_merged(self, keep: Path) -> None:
+        """Remove the merged files of a store but the one kept."""
         for file in [f for f in keep.parent.glob("*.gguf") if f != keep]:
             with suppress(OSError):  # Windows keeps a file that is in use; next time then
                 file.unlink()

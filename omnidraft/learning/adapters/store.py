@@ -6,46 +6,41 @@ replaced atomically. Whatever is killed in between, the last good version is the
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 import shutil
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from omnidraft.errors import StorageError
-from omnidraft.learning.adapters.files import (
-    DAMAGED,
-    KEPT_ASIDE,
-    damaged,
-    discard,
-    place,
-    set_aside,
-    unfinished,
-    unfinished_folder,
-)
 from omnidraft.learning.adapters.versions import (
     ADAPTER,
+    DAMAGED,
+    KEPT_ASIDE,
     META,
     VERSION_NAME,
     WEIGHTS,
     Meta,
     Pointer,
     Version,
+    damaged,
     digest,
+    discard,
+    place,
     read_pointer,
     read_version,
+    set_aside,
+    unfinished,
+    unfinished_folder,
     write_pointer,
-)
-from omnidraft.storage.files import erase, read, read_json, reason, sync_folder
+)  # fmt: skip
+from omnidraft.storage.files import erase, pack_arrays, read, read_arrays, read_json, reason, sync_folder
 
 # Weights that have been trained but are not served: the next update goes on from them. What is served only ever
 # changes for something better, but training must not stop at that: a new topic costs the earlier ones a little before
@@ -74,25 +69,23 @@ class Candidate:
 def read_candidate(store: Path) -> Candidate | None:
     """The store's candidate; None if there is none or it is damaged, for all it holds can be learned again."""
     try:
-        with np.load(io.BytesIO(read(store / FILE)), allow_pickle=False) as data:
-            about = read_json(bytes(data[_ABOUT]))
-            weights = {name: data[name].astype(np.float32) for name in data.files if name != _ABOUT}
+        weights = read_arrays(store / FILE)
+        about = read_json(bytes(weights.pop(_ABOUT)))
+        weights = {name: matrix.astype(np.float32) for name, matrix in weights.items()}
         chats = tuple(map(str, about["chats"]))
         return Candidate(weights, str(about["base"]), int(about["behind"]), int(about["through"]), chats)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile, RuntimeError, StorageError):
+    except (ValueError, KeyError, TypeError, StorageError):
         return None
 
 
 def keep_candidate(store: Path, candidate: Candidate) -> None:
     """Put it in the place of the one before, whose bytes are overwritten. Killed in between, there is none."""
     about = {name: value for name, value in vars(candidate).items() if name != "weights"}
-    data = io.BytesIO()
-    arrays: dict[str, Any] = {_ABOUT: np.frombuffer(json.dumps(about).encode(), np.uint8), **candidate.weights}
-    np.savez(data, **arrays)
+    arrays = {_ABOUT: np.frombuffer(json.dumps(about).encode(), np.uint8), **candidate.weights}
     try:
         store.mkdir(parents=True, exist_ok=True)
         made, gone = unfinished_folder(store, "candidate"), unfinished_folder(store, "dropped")
-        place(made, data.getvalue())
+        place(made, pack_arrays(arrays))
         with suppress(FileNotFoundError):
             os.rename(store / FILE, gone)
         os.rename(made, store / FILE)
@@ -315,21 +308,19 @@ class AdapterStore:
         write_pointer(self.folder, pointer)
 
 
-def open_store(adapters: Path, drafter: Path, fingerprint: str, vocabulary: str) -> AdapterStore:
-    """The store of a drafter file (its name and fingerprint) for a target vocabulary's fingerprint."""
-    return AdapterStore(adapters / drafter_folder(drafter, fingerprint) / vocabulary[:20])
-
-
 def drafter_folder(drafter: Path, fingerprint: str) -> str:
     """A folder name for a drafter: readable, and distinct for another file of the same name."""
     return f"{re.sub(r'[^A-Za-z0-9._-]', '_', drafter.stem).lstrip('.')[:60]}-{fingerprint[:12]}"
 
 
-def warm_start(adapters: Path, drafter: Path, fingerprint: str, apart_from: Collection[str] = ()) -> Version | None:
-    """The latest version this drafter has for any other vocabulary: where a new target begins."""
-    folder = adapters / drafter_folder(drafter, fingerprint)
-    stores = [AdapterStore(path) for path in folder.iterdir() if path.is_dir()] if folder.is_dir() else []
-    served = [s.current() for s in stores if s.folder.name not in {v[:20] for v in apart_from}]
+def stores_in(folder: Path) -> list[AdapterStore]:
+    """Those of a drafter, one for each vocabulary."""
+    return [AdapterStore(path) for path in sorted(folder.iterdir()) if path.is_dir()] if folder.is_dir() else []
+
+
+def warm_start(store: AdapterStore) -> Version | None:
+    """The latest version the store's drafter has for any other vocabulary: where a new target begins."""
+    served = [other.current() for other in stores_in(store.folder.parent) if other.folder != store.folder]
     return max((v for v in served if v is not None), key=lambda v: v.meta.created, default=None)
 
 

@@ -6,7 +6,6 @@ vocabulary to read a replay. It knows nothing of text.
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omnidraft.errors import StorageError
-from omnidraft.storage.files import read, write_atomically
+from omnidraft.storage.files import pack_arrays, read_arrays, write_atomically
 
 if TYPE_CHECKING:
     from omnidraft.vocab import PairMap
@@ -48,19 +47,18 @@ class ExpansionTable:
 
     def save(self, path: Path) -> None:
         prints = np.array([self.drafter_fingerprint, self.target_fingerprint])
-        data = io.BytesIO()
-        np.savez_compressed(data, prints=prints, flat=self.flat, offsets=self.offsets, direct=self.direct)
+        arrays = {"prints": prints, "flat": self.flat, "offsets": self.offsets, "direct": self.direct}
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, data.getvalue())
+        write_atomically(path, pack_arrays(arrays, compressed=True))
 
     @classmethod
     def load(cls, path: Path) -> ExpansionTable:
-        """StorageError if the file is missing or damaged; arrays only, nothing is unpickled."""
+        """StorageError if the file is missing or damaged."""
         try:
-            with np.load(io.BytesIO(read(path)), allow_pickle=False) as data:
-                drafter, target = map(str, data["prints"])
-                return cls(drafter, target, data["flat"], data["offsets"], data["direct"])
-        except (OSError, ValueError, KeyError, EOFError) as error:
+            data = read_arrays(path)
+            drafter, target = map(str, data["prints"])
+            return cls(drafter, target, data["flat"], data["offsets"], data["direct"])
+        except (ValueError, KeyError) as error:
             raise StorageError(f"the expansion table {path} cannot be read: {error}") from error
 
     def __getitem__(self, target_id: int) -> tuple[int, ...]:
@@ -129,10 +127,10 @@ def _extend_hash(running: np.ndarray, pieces: np.ndarray) -> np.ndarray:
     return mixed ^ (mixed >> np.uint64(29))
 
 
-def table_files(cache: Path, pair: PairMap) -> dict[str, str]:
-    """The file of the table to learn with, by target vocabulary; written if missing."""
+def table_file(cache: Path, pair: PairMap) -> Path:
+    """The file of the table to learn with; written if missing."""
     drafter, target = pair.drafter.fingerprint, pair.target.fingerprint
     own = cache / "expansions" / f"{drafter[:20]}-{target}.npz"
     if not own.is_file():
         ExpansionTable.from_pair(pair).save(own)
-    return {target: str(own)}
+    return own

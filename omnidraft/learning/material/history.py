@@ -8,22 +8,28 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from statistics import fmean, variance
+from typing import TYPE_CHECKING
 
-from omnidraft.learning.adapters.serving import Adapters
-from omnidraft.learning.facts import ServedAnswer, Update
-from omnidraft.learning.material.record import Answered, Pairing, record_of, served_by
-from omnidraft.learning.material.replay import ReplayStore, waiting
-from omnidraft.settings.config import LearningSettings
+from omnidraft.learning.material.record import Answered, Pairing, record_of
+from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.learning.update import Update
 from omnidraft.storage.database import Database, Migration
-from omnidraft.storage.paths import Part, ProfilePaths, measured
+from omnidraft.storage.paths import ProfilePaths
 from omnidraft.storage.scratch import FileLock
+
+if TYPE_CHECKING:
+    from omnidraft.learning.adapters.serving import Adapters, Choice
 
 APPLICATION_ID = 0x4F44_4D31  # "ODM1" in the SQLite header
 KEPT_UPDATES, KEPT_ANSWERS = 2000, 50_000
+LIVE_ANSWERS = 50  # served by a version before its acceptance says something
+FEWEST_BEFORE = 10
+LEAST_FALL = 0.01
 
 MIGRATIONS: tuple[Migration, ...] = (
     (
@@ -54,7 +60,40 @@ MIGRATIONS: tuple[Migration, ...] = (
         """,
     ),
 )
-_COLUMNS = "time, version, target, tokens, passes, proposed, tested, accepted, seconds, plain, plain_seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class ServedAnswer:
+    """What one answer cost under an adapter version ("" for the bare drafter). Counts as in `Statistics`.
+
+    proposed, tested, accepted: of what the drafter said, without copies of earlier text. plain, plain_seconds: the
+    answer's rounds that nothing was drafted for: what they took is what the others are compared with.
+    """
+
+    time: float
+    version: str
+    target: str
+    tokens: int
+    passes: int
+    proposed: int
+    tested: int
+    accepted: int
+    seconds: float
+    plain: int = 0
+    plain_seconds: float = 0.0
+
+    @classmethod
+    def of(cls, answer: Answered, pairing: Pairing) -> ServedAnswer:
+        """The answer's counters under the version that drafted it."""
+        s, choice = answer.finished.statistics, pairing.choice
+        version = choice.learned.name if choice.origin == "own" else ""
+        return cls(
+            time.time(), version, pairing.target, s.tokens, s.target_passes, *s.by_drafter, round(s.decode_seconds, 4),
+            s.plain, round(s.plain_seconds, 5),
+        )  # fmt: skip
+
+
+_COLUMNS = ", ".join(f.name for f in fields(ServedAnswer))
 
 
 class History:
@@ -73,7 +112,7 @@ class History:
     def save(self, store: str, update: Update) -> None:
         """Keep an update that is over, or as far as it got."""
         with self._db.changing():
-            values = (update.number, store, update.version, json.dumps(asdict(update)))
+            values = (update.number, store, update.version, update.to_line())
             self._db.run("INSERT OR REPLACE INTO updates VALUES (?, ?, ?, ?)", values)
             self._db.run("DELETE FROM updates WHERE number <= ?", (update.number - KEPT_UPDATES,))
         self._costs = None
@@ -81,7 +120,7 @@ class History:
     def end_running(self, reason: str) -> None:
         """Call the last updates that were never told the end of interrupted, where they stand."""
         for store, facts in self._db.all("SELECT store, facts FROM updates ORDER BY number DESC LIMIT 3"):
-            if (update := _update(facts)).outcome == "running":
+            if (update := Update.of(json.loads(facts))).outcome == "running":
                 self.save(store, replace(update, outcome="interrupted", reason=reason))
 
     def updates(self, limit: int = 50, store: str | None = None) -> list[Update]:
@@ -89,7 +128,7 @@ class History:
         of = "WHERE store = :store" if store is not None else ""
         names = {"store": store, "limit": limit}
         rows = self._db.all(f"SELECT facts FROM updates {of} ORDER BY number DESC LIMIT :limit", names)
-        return [_update(facts) for (facts,) in rows]
+        return [Update.of(json.loads(facts)) for (facts,) in rows]
 
     def spent(self, seconds: float) -> float:
         """Processor seconds of the updates that ended in the last `seconds`."""
@@ -108,7 +147,7 @@ class History:
     def published(self, store: str) -> dict[str, Update]:
         """The update behind each version of a store."""
         rows = self._db.all("SELECT version, facts FROM updates WHERE store = ? AND version IS NOT NULL", (store,))
-        return {version: _update(facts) for version, facts in rows}
+        return {version: Update.of(json.loads(facts)) for version, facts in rows}
 
     def add_reason(self, store: str, version: str, sentence: str) -> None:
         """Say more about the update that made a version, if it is known here."""
@@ -124,10 +163,11 @@ class History:
 
     def served(self, limit: int = 500, store: str | None = None, version: str | None = None) -> list[ServedAnswer]:
         """The last `limit` answers, oldest first, of one store and version if given."""
-        conditions = [(name, value) for name, value in (("store", store), ("version", version)) if value is not None]
-        where = " AND ".join(f"{name} = ?" for name, _ in conditions) or "1"
-        values = (*(value for _, value in conditions), limit)
-        rows = self._db.all(f"SELECT {_COLUMNS} FROM served WHERE {where} ORDER BY id DESC LIMIT ?", values)
+        of = {name: value for name, value in (("store", store), ("version", version)) if value is not None}
+        where = " AND ".join(f"{name} = :{name}" for name in of) or "1"
+        rows = self._db.all(
+            f"SELECT {_COLUMNS} FROM served WHERE {where} ORDER BY id DESC LIMIT :limit", {**of, "limit": limit}
+        )
         return [ServedAnswer(*row) for row in reversed(rows)]
 
     def live(self, store: str) -> dict[str, tuple[int, float | None]]:
@@ -138,17 +178,32 @@ class History:
         )
         return {version: (count, accepted / tested if tested else None) for version, count, accepted, tested in rows}
 
+    def has_fallen(self, choice: Choice, adapters: Adapters, looked: set[tuple]) -> bool:
+        """True once per `LIVE_ANSWERS` answers that accept clearly less than those of the version before.
 
-def acceptance(answers: Iterable[ServedAnswer]) -> list[float]:
-    """accepted / tested of every answer with something tested."""
-    return [a.accepted / a.tested for a in answers if a.tested]
+        That alone proves nothing, for the subjects may have changed: it is the occasion to compare both versions on the
+        same answers. looked: what was answered with True before; added to.
+        """
+        if choice.origin != "own":
+            return False
+        store, version = adapters.store_name(choice.learned_in), choice.learned.name
+        mine = self._acceptance(store, version)
+        if len(mine) < LIVE_ANSWERS:
+            return False
+        occasion = (store, version, self.live(store)[version][0] // LIVE_ANSWERS)
+        if occasion in looked:
+            return False
+        looked.add(occasion)
+        previous = choice.learned_in.previous()
+        before = self._acceptance(store, previous.name if previous else "")
+        if len(before) < FEWEST_BEFORE:
+            return False
+        error = (variance(mine) / len(mine) + variance(before) / len(before)) ** 0.5  # of the difference of the means
+        return fmean(before) - fmean(mine) > max(LEAST_FALL, error)
 
-
-def _update(facts: str) -> Update:
-    known = {f.name for f in fields(Update)}
-    values = {name: value for name, value in json.loads(facts).items() if name in known}
-    values["losses"] = tuple(values.get("losses", ()))
-    return Update(**values)
+    def _acceptance(self, store: str, version: str) -> list[float]:
+        """accepted / tested of every one of a version's last answers with something tested."""
+        return [a.accepted / a.tested for a in self.served(LIVE_ANSWERS, store, version) if a.tested]
 
 
 # The files learning keeps in a profile, while they are open: the replay, the history, and the right to write them.
@@ -164,8 +219,8 @@ class OpenStores:
     the present vocabulary that no update has seen; enough: how many of them an update could be judged with, else 0;
     day_seconds: processor time of the updates of the last 24 hours."""
 
-    def __init__(self, profile: ProfilePaths, settings: Callable[[], LearningSettings]) -> None:
-        self._profile, self._settings = profile, settings
+    def __init__(self, profile: ProfilePaths) -> None:
+        self._profile = profile
         self._lock = threading.RLock()
         self._right = FileLock(profile.root / LOCK)
         self.refused = ""
@@ -184,17 +239,14 @@ class OpenStores:
                 self.refused = "Another program is learning in this profile."
                 return
             try:
-                self._open_files()
+                self.replay = ReplayStore(self._profile.replay)
+                self._open_history()
+                _, history = self.files
+                history.end_running("The program ended meanwhile.")
+                self._count()
             except BaseException:
                 self.close()  # with one of them missing nothing can be learned, and the next load tries again
                 raise
-
-    def _open_files(self) -> None:
-        self.replay = ReplayStore(self._profile.replay)
-        self.open_history()
-        _, history = self.files
-        history.end_running("The program ended meanwhile.")
-        self._count()
 
     @property
     def files(self) -> tuple[ReplayStore, History]:
@@ -203,17 +255,16 @@ class OpenStores:
         assert self.history is not None
         return self.replay, self.history
 
-    def open_history(self) -> None:
+    def _open_history(self) -> None:
         """Open the history alone, if there is one or this program is the one that writes it."""
-        with self._lock:
-            if self.history is None and (self.replay is not None or self._profile.metrics.is_file()):
-                self.history = History(self._profile.metrics)
+        if self.history is None and (self.replay is not None or self._profile.metrics.is_file()):
+            self.history = History(self._profile.metrics)
 
     @contextmanager
     def looking(self) -> Iterator[History | None]:
         """The history, if there is one, for who only looks; it is not closed meanwhile."""
         with self._lock:
-            self.open_history()
+            self._open_history()
             yield self.history
 
     @contextmanager
@@ -235,7 +286,7 @@ class OpenStores:
     def keep(self, answer: Answered, pairing: Pairing, store_name: str) -> None:
         """Store an answer for training and count it for the version that drafted it."""
         if self.history is not None:
-            self.history.add_served(store_name, served_by(answer, pairing))
+            self.history.add_served(store_name, ServedAnswer.of(answer, pairing))
         if (record := record_of(answer, pairing)) is None:
             return
         with self._lock:
@@ -243,26 +294,16 @@ class OpenStores:
                 self.replay.add(record)
                 self._count()
 
-    def recount(self, drafter: str, vocabularies: Collection[str], through: int) -> None:
-        """Count what is new behind replay ordinal `through`, in these target vocabularies and that of `drafter`."""
+    def recount(self, pairing: Pairing) -> None:
+        """Count what is new to what was learned for a drafter and a target."""
+        through, pair = pairing.choice.learned_in.through, pairing.pair
         with self._lock:
-            answers = self.replay.spelled_by(drafter) if self.replay is not None else {}
-            self.enough = waiting(answers, vocabularies, through)
-            self.fresh = sum(o > through and a.vocabulary in vocabularies for o, a in answers.items())
+            store = self.replay
+            answers = store.usable(pair.drafter.fingerprint, pair.target.fingerprint) if store is not None else {}
+            self.fresh = sum(ordinal > through for ordinal in answers)
+            self.enough = self.fresh if any(answer.held_out for answer in answers.values()) else 0
             self.day_seconds = self.history.spent(_DAY) if self.history is not None else 0.0
 
     def _count(self) -> None:
         replay, _ = self.files
         self.answers, self.tokens, self.bytes = len(replay), replay.tokens, replay.bytes
-
-
-def files_of(profile: ProfilePaths, adapters: Adapters, cache: Path) -> list[Part]:
-    """Where everything learned lives, and how large it is."""
-    return [
-        Part("replay", profile.replay, "Past answers the drafter can learn from.", measured(profile.replay)),
-        Part("adapters", profile.adapters, "What the drafter has learned, by version.", measured(profile.adapters)),
-        Part("metrics", profile.metrics, "Updates, acceptance and speed over time.", measured(profile.metrics)),
-        Part("merged", adapters.merged, "The drafter with its adapter added in; made anew.", measured(adapters.merged)),
-        Part("tables", cache / "expansions", "How targets' tokens are spelled; made anew.",
-             measured(cache / "expansions")),
-    ]  # fmt: skip

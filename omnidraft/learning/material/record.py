@@ -26,7 +26,6 @@ from omnidraft.decoding.events import Captured, Finished, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.learning.adapters.serving import Choice
-from omnidraft.learning.facts import ServedAnswer
 from omnidraft.storage.files import read_json
 from omnidraft.vocab import PairMap, Translator
 
@@ -197,7 +196,7 @@ def _read_planes(raw: bytes, at: int, shapes: list) -> dict[str, np.ndarray]:
     return arrays
 
 
-# From a finished answer to a replay record and a row of history. It knows nothing of where they go.
+# From a finished answer to a replay record. It knows nothing of where it goes.
 
 
 CAPTURE = 48  # top ids kept per position
@@ -240,16 +239,6 @@ def record_of(answer: Answered, pairing: Pairing) -> Record | None:
     return capture(
         pairing.pair, prompt, answer.tokens, virtual_space=space, chat=request.source or "", target=pairing.target,
         time=clock.time(), temperature=request.sampling.temperature,
-    )  # fmt: skip
-
-
-def served_by(answer: Answered, pairing: Pairing) -> ServedAnswer:
-    """The answer's counters under the version that drafted it."""
-    s, choice = answer.finished.statistics, pairing.choice
-    version = choice.learned.name if choice.origin == "own" else ""
-    return ServedAnswer(
-        clock.time(), version, pairing.target, s.tokens, s.target_passes, *s.by_drafter, round(s.decode_seconds, 4),
-        s.plain, round(s.plain_seconds, 5),
     )  # fmt: skip
 
 

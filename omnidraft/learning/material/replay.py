@@ -11,7 +11,7 @@ last, and the gate must not be fooled by memory.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -81,25 +81,19 @@ class ReplayStore:
     def tokens(self) -> int:
         return sum(answer.tokens for answer in self.answers.values())
 
-    def spelled_by(self, drafter: str) -> dict[int, Answer]:
-        """The answers in this drafter's vocabulary, by its fingerprint, and those that do not say in whose they are."""
-        return {ordinal: answer for ordinal, answer in self.answers.items() if answer.drafter in ("", drafter)}
+    def usable(self, drafter: str, target: str) -> dict[int, Answer]:
+        """The answers in this target's and this drafter's vocabulary, by their fingerprints, and those that do not say
+        in what drafter's they are."""
+        return {o: a for o, a in self.answers.items() if a.drafter in ("", drafter) and a.vocabulary == target}
 
     def add(self, record: Record) -> int:
         """Store one answer and evict the oldest ones past the limit; returns its ordinal."""
         same = [a.nth for a in self.answers.values() if a.vocabulary == record.vocabulary]
         blob = encode(record)
         answer = Answer(
-            record.chat,
-            record.target,
-            record.vocabulary,
-            record.task,
-            len(record.targets),
-            len(blob),
-            record.time,
-            max(same, default=-1) + 1,
-            record.drafter,
-        )
+            record.chat, record.target, record.vocabulary, record.task, len(record.targets), len(blob), record.time,
+            max(same, default=-1) + 1, record.drafter,
+        )  # fmt: skip
         ordinal, self._next = self._next, self._next + 1
         with self._database.changing():
             self._database.run("INSERT INTO records VALUES (?, ?)", (_key(ordinal), blob))
@@ -162,10 +156,6 @@ class ReplayStore:
     def __len__(self) -> int:
         return len(self.answers)
 
-    def __iter__(self) -> Iterator[tuple[int, Record]]:
-        for ordinal in sorted(self.answers):
-            yield ordinal, self.get(ordinal)
-
 
 def _key(ordinal: int) -> str:
     return f"{ordinal:012d}"
@@ -202,17 +192,11 @@ class Selection:
     through: int
 
 
-def select_answers(
-    answers: Mapping[int, Answer],
-    vocabularies: Collection[str],
-    through: int,
-    seed: int,
-    most_new: int,
-) -> Selection:
+def select_answers(answers: Mapping[int, Answer], through: int, seed: int, most_new: int) -> Selection:
     """New answers are those past `through`, the oldest `most_new` of them; for each some older ones are replayed, drawn
     uniformly."""
     rng = np.random.default_rng(seed)
-    usable = [o for o, a in sorted(answers.items()) if a.vocabulary in vocabularies]
+    usable = sorted(answers)
     training = [o for o in usable if not answers[o].held_out]
     backlog = [o for o in training if o > through]
     new, more = backlog[:most_new], backlog[most_new:]
@@ -226,9 +210,3 @@ def select_answers(
     sort = lambda ordinals: tuple(sorted(map(int, ordinals)))  # noqa: E731
     seen = more[0] - 1 if more else usable[-1] if usable else through
     return Selection(tuple(new), sort(replayed), tuple(judged_new), sort(judged_old), seen)
-
-
-def waiting(answers: Mapping[int, Answer], vocabularies: Collection[str], through: int) -> int:
-    """How many new answers an update would have; 0 while there is no held-out answer to judge it by."""
-    mine = [(o, a) for o, a in answers.items() if a.vocabulary in vocabularies]
-    return sum(o > through for o, _ in mine) if any(a.held_out for _, a in mine) else 0

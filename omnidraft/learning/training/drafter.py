@@ -7,12 +7,9 @@ losses and replay.
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -22,10 +19,10 @@ from peft.tuners.lora import Linear
 from torch import Tensor, nn
 
 from omnidraft.backends.gguf.header import GgufHeader, read_header
-from omnidraft.errors import ModelError, StorageError
-from omnidraft.learning.training.batches import Batch
+from omnidraft.errors import ModelError
 from omnidraft.learning.training.frozen import FrozenLinear, load_frozen, multiplied, multiplied_back, product
-from omnidraft.storage.files import read
+from omnidraft.learning.training.teaching import Batch
+from omnidraft.storage.files import read_arrays
 
 # A frozen layer and its LoRA as one product: what PEFT adds up from three tensors of the layer's size is computed into
 # one, and the way back needs none besides the gradient itself.
@@ -139,7 +136,6 @@ class OutputLayer:
             yield start, self.logits(hidden, slice(start, start + BLOCK))
 
 
-Weights = Mapping[str, np.ndarray | torch.Tensor]
 PLAIN_LAYERS = {"llama", "mistral", "qwen2", "qwen3"}  # built of `self_attn` and `mlp` alone
 # Those llama.cpp may adapt.
 LAYERS = {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down", "output"}
@@ -148,16 +144,7 @@ LAYERS = {"attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ff
 class Rows:
     """Which positions are read of what the last layer gives: all, or some for a while."""
 
-    def __init__(self) -> None:
-        self.at: tuple[Tensor, Tensor] | None = None
-
-    @contextmanager
-    def only(self, row: Tensor, column: Tensor) -> Iterator[None]:
-        self.at = row, column
-        try:
-            yield
-        finally:
-            self.at = None
+    at: tuple[Tensor, Tensor] | None = None
 
 
 class OnRows(nn.Module):
@@ -216,15 +203,18 @@ class TorchDrafter:
 
     def rows(self, batch: Batch) -> Tensor:
         """Last hidden states where the batch's N predictions are made, (N, width)."""
-        with self._rows.only(batch.row, batch.column):
+        self._rows.at = batch.row, batch.column
+        try:
             return self.hidden(batch.ids)[batch.row, batch.column]
+        finally:
+            self._rows.at = None
 
-    def weights(self) -> dict[str, Tensor]:
+    def weights(self) -> dict[str, np.ndarray]:
         """The adapter: {"blk.0.attn_q.lora_a": (rank, in), "....lora_b": (out, rank)}, torch's row order, float32."""
         found = {}
         for name, module in self.adapted.items():
-            found[f"{name}.lora_a"] = module.lora_A["default"].weight.detach().clone()
-            found[f"{name}.lora_b"] = module.lora_B["default"].weight.detach().clone()
+            found[f"{name}.lora_a"] = module.lora_A["default"].weight.detach().numpy().copy()
+            found[f"{name}.lora_b"] = module.lora_B["default"].weight.detach().numpy().copy()
         return found
 
     def digest(self) -> str:
@@ -232,11 +222,11 @@ class TorchDrafter:
         found, weights = hashlib.sha256(), self.weights()
         for layer in self.adapted:
             if weights[f"{layer}.lora_b"].any():
-                found.update(weights[f"{layer}.lora_a"].numpy())
-                found.update(weights[f"{layer}.lora_b"].numpy())
+                found.update(weights[f"{layer}.lora_a"].tobytes())
+                found.update(weights[f"{layer}.lora_b"].tobytes())
         return found.hexdigest()
 
-    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+    def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Take over an adapter's weights; ModelError if it does not belong to this drafter and rank."""
         own = {f"{name}.lora_{x}" for name in self.adapted for x in "ab"}
         if set(weights) != own:
@@ -244,7 +234,7 @@ class TorchDrafter:
         with torch.no_grad():
             for name, module in self.adapted.items():
                 for part, key in ((module.lora_A, "a"), (module.lora_B, "b")):
-                    source, into = weights[f"{name}.lora_{key}"], part["default"].weight
+                    source, into = torch.as_tensor(weights[f"{name}.lora_{key}"]), part["default"].weight
                     if source.shape != into.shape:
                         raise ModelError(
                             f"the adapter's {name} has shape {tuple(source.shape)}, not {tuple(into.shape)}"
@@ -289,27 +279,19 @@ def _adaptable(base: nn.Module, header: GgufHeader, architecture: str) -> dict[s
     return found
 
 
-def read_weights(path: Path) -> dict[str, torch.Tensor]:
+def read_weights(path: Path) -> dict[str, np.ndarray]:
     """The weights of a version; StorageError if the file is damaged."""
-    try:
-        with np.load(io.BytesIO(read(path)), allow_pickle=False) as data:
-            return {name: torch.from_numpy(data[name].astype(np.float32)) for name in data.files}
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile, RuntimeError) as error:
-        raise StorageError(f"the adapter weights {path} cannot be read: {error}") from error
+    return {name: matrix.astype(np.float32) for name, matrix in read_arrays(path).items()}
 
 
-def rank_of(weights: Weights) -> int:
+def rank_of(weights: Mapping[str, np.ndarray]) -> int:
     """The LoRA rank; 0 if there are none."""
     return next((len(matrix) for name, matrix in weights.items() if name.endswith(".lora_a")), 0)
 
 
-def arrays_of(drafter: TorchDrafter) -> dict[str, np.ndarray]:
-    return {name: value.numpy() for name, value in drafter.weights().items()}
-
-
-def give(drafter: TorchDrafter, weights: Weights) -> bool:
+def give(drafter: TorchDrafter, weights: Mapping[str, np.ndarray]) -> bool:
     """Whether the weights are of the drafter's rank; if so it has them now. ModelError if they are of other layers."""
     if rank_of(weights) != drafter.rank:
         return False
-    drafter.load_weights({name: torch.as_tensor(value) for name, value in weights.items()})
+    drafter.load_weights(weights)
     return True

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from omnidraft.learning.training.batches import Batch, Window, batches
 from omnidraft.learning.training.drafter import TorchDrafter
 from omnidraft.learning.training.losses import TINY, gather_log
+from omnidraft.learning.training.teaching import Batch, Window, batches
 
 REMEMBERED = 3  # adapters whose estimates are: what is served, the candidate, and what comes of it
 FEWEST = 32  # held-out tokens without which nothing can be said
@@ -74,18 +74,13 @@ class Estimator:
         self._known = dict([*self._known.items(), (digest, known)][-REMEMBERED:])
         for answers in slices.values():
             unknown = [ordinal for ordinal in answers if ordinal not in known]
-            known.update(zip(unknown, estimate_each(drafter, [answers[o] for o in unknown]), strict=True))
+            known.update(zip(unknown, _estimate_each(drafter, [answers[o] for o in unknown]), strict=True))
         return {name: _joined([known[o] for o in answers]) for name, answers in slices.items()}
 
 
-def estimate(drafter: TorchDrafter, parts: Sequence[Window]) -> Estimate:
-    """Acceptance estimates over all tokens of `parts` that have pieces and were captured."""
-    return _joined(estimate_each(drafter, [parts]))
-
-
 @torch.no_grad()
-def estimate_each(drafter: TorchDrafter, groups: Sequence[Sequence[Window]]) -> list[Estimate]:
-    """Of each group of windows."""
+def _estimate_each(drafter: TorchDrafter, groups: Sequence[Sequence[Window]]) -> list[Estimate]:
+    """Of each group of windows, over all tokens that have pieces and were captured."""
     found = dict[Window, Estimate]()
     for batch in batches([window for group in groups for window in group]):
         columns, row = _per_token(drafter, batch)

@@ -12,36 +12,13 @@ Paper: "OmniDraft", arXiv 2507.02659, Eq. 1-4. This module knows nothing of mode
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from omnidraft.learning.training.alignment import Outcomes, Teaching
+from omnidraft.learning.training.teaching import Outcomes, Positions
 
 TINY = 1e-12
-
-
-class Positions(Teaching[Tensor]):
-    """N drafter positions of T target tokens, as tensors."""
-
-    @property
-    def is_direct(self) -> Tensor:
-        """The token maps directly: one piece, and that piece spells nothing else."""
-        return (self.length == 1) & ~self.split
-
-    @property
-    def named(self) -> Tensor:
-        """All pieces that occur in it, each once."""
-        ids = torch.cat([self.piece, self.node.ids.flatten(), self.direct.ids.flatten()]).unique()
-        return ids[ids >= 0]
-
-    def among(self, pieces: Tensor) -> Positions:
-        """The same with every id replaced by a place of it in `pieces`, (n,), which has all that are named."""
-        places = torch.full((int(pieces.max()) + 2,), -1)
-        places[pieces] = torch.arange(len(pieces))
-        node, direct = (replace(o, ids=places[o.ids]) for o in (self.node, self.direct))
-        return replace(self, piece=places[self.piece], node=node, direct=direct)
 
 
 Loss = Callable[[Tensor, Positions], Tensor]

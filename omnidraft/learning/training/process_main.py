@@ -1,4 +1,4 @@
-"""The training process: `python -m omnidraft.learning.training.process_main`, jobs as JSON lines in, events out.
+"""The training process: `python -m omnidraft.learning.training.process_main`, jobs as JSON lines in, updates out.
 
 torch lives and dies here. The app pauses it by stopping the whole process (SIGSTOP, or suspension on Windows), which
 takes effect at once, inside any matrix product; so nothing here may hold a lock while it computes. A job that is done
@@ -13,20 +13,24 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
+from typing import TYPE_CHECKING
 
 from omnidraft.errors import OmniDraftError
-from omnidraft.learning.training_job import Event, Failed, Finished, TrainingJob
+from omnidraft.learning.update import Job, State, Update
 from omnidraft.processes import system
 from omnidraft.storage.vault import take_keys
+
+if TYPE_CHECKING:
+    from omnidraft.learning.training.steps import Prepared
 
 
 def main() -> int:
     """Works until the app goes away (exit code 2) or a job fails (1, a message for display)."""
-    events = os.fdopen(os.dup(1), "w", buffering=1)
+    told = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever a library prints goes to stderr
     line = sys.stdin.readline()
     if not line:
@@ -34,61 +38,65 @@ def main() -> int:
     take_keys(line)
     lines: SimpleQueue[str] = SimpleQueue()
     threading.Thread(target=_hear, args=(lines,), daemon=True).start()
-    _be_humble(TrainingJob.from_line(line))
-    worker = Worker(lambda event: events.write(event.to_line()))
-    while worker.does(TrainingJob.from_line(line)):
+    _be_humble(Job.from_line(line))
+    worker = Worker()
+    while True:
+        job = Job.from_line(line)
+        if job.update.kind != "merge":
+            _limit_threads(job)
+        for update in worker.does(job):
+            told.write(update.to_line())
+        if update.outcome == "failed":
+            return 1
         gc.collect()  # what the job read is not kept in memory
         line = lines.get()
-    return 1
 
 
 class Worker:
-    """Does job after job and says so; what jobs share is read by the first that needs it (`training.prepared`)."""
+    """Does job after job. What they share is read by the first that needs it, and the same comes of each without it."""
 
-    def __init__(self, emit: Callable[[Event], object]) -> None:
-        self._emit, self._counted = emit, 0.0
-        self._run: Callable[[TrainingJob], Iterator[Event]] | None = None
+    def __init__(self) -> None:
+        self._prepared: Prepared | None = None
+        self._counted = 0.0  # processor seconds that were told
 
-    def does(self, job: TrainingJob) -> bool:
-        """Whether it went well; a process in which it did not does nothing more."""
-        began = time.perf_counter()
+    def does(self, job: Job) -> Iterator[Update]:
+        """The job's update, again whenever it got on; the last one has `ended`, or failed."""
+        began, update = time.perf_counter(), job.update
         try:
-            if job.kind == "merge":
-                _merge(job)
-            else:
-                self._run = self._run or _learning(job)
-                for event in self._run(job):
-                    self._emit(event)
+            for update in self._phases(job):
+                yield update
         except OmniDraftError as error:
-            self._emit(Failed(str(error)))
-            return False
+            yield update.said("failed", str(error))
+            return
         except MemoryError:
-            self._emit(Failed("there is not enough memory to train the drafter"))
-            return False
+            yield update.said("failed", "there is not enough memory to train the drafter")
+            return
         cpu, before = time.process_time(), self._counted
         self._counted = cpu
-        self._emit(Finished(time.perf_counter() - began, cpu - before, system.peak_memory() / 1e6))
-        return True
+        yield replace(
+            update, state=State.IDLE, ended=time.time(), seconds=time.perf_counter() - began, cpu_seconds=cpu - before,
+            peak_mb=system.peak_memory() / 1e6,
+        )  # fmt: skip
+
+    def _phases(self, job: Job) -> Iterator[Update]:
+        if job.update.kind == "merge":
+            return _merge(job)
+        from omnidraft.learning.training import worker  # brings torch: only now, when priority and threads are set
+
+        self._prepared = self._prepared or worker.Prepared()
+        return worker.run(job, self._prepared)
 
 
-def _merge(job: TrainingJob) -> None:
+def _merge(job: Job) -> Iterator[Update]:
     from omnidraft.learning.adapters.files import write_merged
 
     assert job.start is not None
     assert job.merged is not None
     write_merged(Path(job.drafter), Path(job.start), Path(job.merged))
+    yield job.update.said("published", "The drafter and what it learned are one file.")
 
 
-def _learning(job: TrainingJob) -> Callable[[TrainingJob], Iterator[Event]]:
-    """`update.run`, which imports torch: only now, when priority and threads are set."""
-    from omnidraft.learning.training.steps import Prepared
-    from omnidraft.learning.training.update import run
-
-    _limit_threads(job)
-    return partial(run, prepared=Prepared())
-
-
-def _be_humble(job: TrainingJob) -> None:
+def _be_humble(job: Job) -> None:
     """Lowest useful priority, and thread counts that libraries read from the environment when they load."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = str(job.threads)
@@ -99,11 +107,12 @@ def _be_humble(job: TrainingJob) -> None:
     system.give_back_memory(2 << 20)
 
 
-def _limit_threads(job: TrainingJob) -> None:
+def _limit_threads(job: Job) -> None:
     import torch
 
     torch.set_num_threads(job.threads)
-    torch.set_num_interop_threads(1)
+    if torch.get_num_interop_threads() > 1:  # it can be set once
+        torch.set_num_interop_threads(1)
 
 
 def _hear(lines: SimpleQueue[str]) -> None:

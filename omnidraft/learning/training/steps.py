@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from omnidraft.errors import StorageError
-from omnidraft.learning.training.alignment import Outcomes, Teaching
-from omnidraft.learning.training.batches import Batch, Window, batches
 from omnidraft.learning.training.drafter import TorchDrafter
 from omnidraft.learning.training.evaluate import Estimator
 from omnidraft.learning.training.losses import LOSSES, Loss, divergence
-from omnidraft.learning.training_job import Stepped, TrainingJob
-from omnidraft.storage.files import read, write_atomically
+from omnidraft.learning.training.teaching import Batch, Outcomes, Teaching, Window, batches
+from omnidraft.learning.update import Job, Update
+from omnidraft.storage.files import pack_arrays, read_arrays, write_atomically
 
 # What the drafter knew before is kept: in training it is held to itself on text it draws itself. Trained on one
 # topic's answers alone, an adapter drifts everywhere else: what comes up first is learned at the expense of what comes
@@ -40,39 +37,37 @@ KEPT = 64  # pieces a position
 @dataclass(frozen=True)
 class Texts:
     """Of the bare drafter. ids: (texts, 1 + LENGTH) int64; likeliest, p: (texts, LENGTH, KEPT), the pieces it gives
-    most to at each position and their probabilities, int64 and float32; served: (texts, LENGTH) float32, that of the
-    piece drawn."""
+    most to at each position and their probabilities, int64 and float32."""
 
     ids: np.ndarray
     likeliest: np.ndarray
     p: np.ndarray
-    served: np.ndarray
 
     def windows(self) -> list[Window]:
         """A window for each text; each piece behind the first is a token of its own."""
         n = self.ids.shape[1] - 1
         ones, no, made = np.ones(n, np.int64), np.zeros(n, bool), []
-        for ids, likeliest, p, served in zip(self.ids, self.likeliest, self.p, self.served, strict=True):
+        for ids, likeliest, p in zip(self.ids, self.likeliest, self.p, strict=True):
             node = Outcomes(likeliest[..., None], p, np.maximum(1 - p.sum(1), 0))
-            made.append(Window(ids, Teaching(ids[1:], np.arange(n), 0 * ones, ones, no, ~no, served, node, node)))
+            made.append(Window(ids, Teaching(ids[1:], np.arange(n), 0 * ones, ones, no, ~no, node, node)))
         return made
 
 
 @torch.no_grad()
-def draw(drafter: TorchDrafter, seed: int, drawn: int = DRAWN) -> Texts:
+def draw(drafter: TorchDrafter, seed: int) -> Texts:
     """Texts drawn at temperature 1. Nobody else's random numbers are used up."""
     generator, past, found = torch.Generator().manual_seed(seed), None, []
-    ids = torch.full((drawn, 1), drafter.first_id)
+    ids = torch.full((DRAWN, 1), drafter.first_id)
     with drafter.model.disable_adapter():
         for _ in range(LENGTH):  # behind the end of a text begins another one
             given = drafter.base.get_decoder()(input_ids=ids[:, -1:], past_key_values=past, use_cache=True)
             past = given.past_key_values
             q = drafter.output.log_probabilities(given.last_hidden_state[:, -1]).exp()
             piece = draw_pieces(q, generator)
-            found.append((*q.topk(min(KEPT, drafter.output.size)), q.gather(1, piece)))
+            found.append(q.topk(min(KEPT, drafter.output.size)))
             ids = torch.cat([ids, piece], 1)
-    p, likeliest, served = (torch.stack(part, 1).numpy() for part in zip(*found, strict=True))
-    return Texts(ids.numpy(), likeliest, p, served[..., 0])
+    p, likeliest = (torch.stack(part, 1).numpy() for part in zip(*found, strict=True))
+    return Texts(ids.numpy(), likeliest, p)
 
 
 def draw_pieces(q: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -85,88 +80,71 @@ def draw_pieces(q: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 def drawn_once(drafter: TorchDrafter, number: int, folder: Path) -> Texts:
     """A set of texts, from `folder` if it was drawn before; the folder is this drafter's."""
     file = folder / f".rehearsal-{number}.npz"
-    with suppress(OSError, StorageError, ValueError, KeyError, EOFError, BadZipFile):
-        stored = np.load(io.BytesIO(read(file)), allow_pickle=False)
-        return Texts(stored["ids"], stored["likeliest"], stored["p"], stored["served"])
-    texts, data = draw(drafter, number, DRAWN), io.BytesIO()
-    np.savez(data, **vars(texts))
+    with suppress(StorageError, KeyError):
+        stored = read_arrays(file)
+        return Texts(stored["ids"], stored["likeliest"], stored["p"])
+    texts = draw(drafter, number)
     with suppress(OSError, StorageError):  # it is drawn again next time
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomically(file, data.getvalue())
+        write_atomically(file, pack_arrays(vars(texts)))
     return texts
 
 
 WINDOWS_PER_STEP = 8  # the paper's batch
 PIECES_READ, PIECES_LEARNED = 768, 384  # of one step: of long answers fewer windows do, and some of their tokens
+WARMUP = 2  # steps
 LOOKED_AT = 256  # positions that tell which pieces are common
 
 
-def make_optimizer(drafter: TorchDrafter, learning_rate: float) -> torch.optim.Optimizer:
-    """AdamW as in the paper: betas 0.9 / 0.999; no decay, the adapter starts at zero."""
-    return torch.optim.AdamW(drafter.parameters(), lr=learning_rate, betas=(0.9, 0.999), weight_decay=0.0)
+def _backward(drafter: TorchDrafter, batch: Batch, function: Loss, weight: float) -> float:
+    """Add the gradient of `weight` times the loss; the loss."""
+    hidden, at = drafter.rows(batch), batch.positions
+    pieces, logq = drafter.output.estimate_log_probabilities(hidden, at.named)
+    value = function(logq, at.among(pieces))
+    (value * weight).backward()
+    return value.item()
 
 
-class Trainer:
-    """Gradients of batches of windows."""
-
-    def __init__(self, drafter: TorchDrafter, parts: Sequence[Window]) -> None:
-        self.drafter = drafter
-        drafter.output.note(self._some_rows(parts))
-
-    def backward(self, batch: Batch, function: Loss, weight: float) -> float:
-        """Add the gradient of `weight` times the loss; the loss."""
-        hidden, at = self.drafter.rows(batch), batch.positions
-        pieces, logq = self.drafter.output.estimate_log_probabilities(hidden, at.named)
-        value = function(logq, at.among(pieces))
-        (value * weight).backward()
-        return value.item()
-
-    @torch.no_grad()
-    def _some_rows(self, parts: Sequence[Window]) -> Tensor:
-        """Last hidden states at LOOKED_AT positions, or all there are."""
-        found = list[Tensor]()
-        for batch in batches(parts):
-            if sum(map(len, found)) < LOOKED_AT:
-                found.append(self.drafter.rows(batch))
-        return torch.cat(found)[:LOOKED_AT]
+@torch.no_grad()
+def _some_rows(drafter: TorchDrafter, parts: Sequence[Window]) -> Tensor:
+    """Last hidden states at LOOKED_AT positions, or all there are."""
+    found = list[Tensor]()
+    for batch in batches(parts):
+        if sum(map(len, found)) < LOOKED_AT:
+            found.append(drafter.rows(batch))
+    return torch.cat(found)[:LOOKED_AT]
 
 
 def train(
-    drafter: TorchDrafter,
-    parts: Sequence[Window],
-    loss: str,
-    learning_rate: float,
-    seed: int,
-    least: int = 1,
-    passes: int = 1,
-    rehearsed: Sequence[Window] = (),
-    rehearsal: float = 0.0,
-    warmup: int = 2,
-) -> Iterator[Stepped]:
-    """Train on all windows `passes` times in random order, and on for `least` steps, yielding after each.
+    drafter: TorchDrafter, parts: Sequence[Window], job: Job, least: int, rehearsed: Sequence[Window], now: Update
+) -> Iterator[Update]:
+    """Train on all windows in random order, as often as the job says and on for `least` steps; the update after each.
 
-    The rate falls to zero on the way: at a constant rate the last steps of a short update make as much noise as there
-    is left to gain, and the adapter at the end of a stream is worse (measured). rehearsed: texts of the bare drafter,
-    a few of which are added to every step with the weight `rehearsal`, but not to what is told.
+    AdamW as in the paper, without decay: the adapter starts at zero. The rate falls to zero on the way: at a constant
+    rate the last steps of a short update make as much noise as there is left to gain, and the adapter at the end of a
+    stream is worse (measured). rehearsed: texts of the bare drafter, a few of which are added to every step with the
+    job's weight for it, but not to what is told.
     """
-    optimizer, trainer = make_optimizer(drafter, learning_rate), Trainer(drafter, parts)
-    rng, tokens = np.random.default_rng(seed), 0
-    groups = _groups(parts, rng, least, passes)
+    optimizer = torch.optim.AdamW(drafter.parameters(), lr=job.learning_rate, betas=(0.9, 0.999), weight_decay=0.0)
+    drafter.output.note(_some_rows(drafter, parts))
+    rng = np.random.default_rng(job.seed)
+    groups = _groups(parts, rng, least, job.passes)
     for number, group in enumerate(groups, 1):
         chosen = _learned(group, rng)
         positions, total = sum(len(batch.row) for batch in chosen), 0.0
         for batch in chosen:
             share = len(batch.row) / positions
-            total += share * trainer.backward(batch, LOSSES[loss], share)
-        for batch in batches([rehearsed[i] for i in rng.permutation(len(rehearsed))[:ROWS]] if rehearsal else []):
-            trainer.backward(batch, divergence, rehearsal * len(batch.parts) / ROWS)
+            total += share * _backward(drafter, batch, LOSSES[job.loss], share)
+        for batch in batches([rehearsed[i] for i in rng.permutation(len(rehearsed))[:ROWS]] if rehearsed else []):
+            _backward(drafter, batch, divergence, job.rehearsal * len(batch.parts) / ROWS)
         for settings in optimizer.param_groups:
-            settings["lr"] = learning_rate * (1 - (number - 1) / len(groups)) * min(1.0, number / warmup)
+            settings["lr"] = job.learning_rate * (1 - (number - 1) / len(groups)) * min(1.0, number / WARMUP)
         torch.nn.utils.clip_grad_norm_(drafter.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        tokens += positions
-        yield Stepped(number, len(groups), total, tokens)
+        losses = (*now.losses, round(total, 4))
+        now = replace(now, step=number, steps=len(groups), tokens=now.tokens + positions, losses=losses)
+        yield now
 
 
 def _learned(group: Sequence[Window], rng: np.random.Generator) -> list[Batch]:
@@ -210,7 +188,7 @@ class Prepared:
         self._of: tuple[str, str, int] | None = None
         self._replay = ""  # whose answers the estimates are of: other stores count from one as well
 
-    def drafter(self, job: TrainingJob, rank: int) -> TorchDrafter:
+    def drafter(self, job: Job, rank: int) -> TorchDrafter:
         """The job's drafter with an adapter of this rank that changes nothing, as the job's seed draws it."""
         wanted = job.drafter, job.fingerprint, rank
         if job.replay != self._replay:
@@ -222,7 +200,7 @@ class Prepared:
             self._drafter, self._of = TorchDrafter(Path(job.drafter), rank, seed=job.seed), wanted
         return self._drafter
 
-    def texts(self, job: TrainingJob, drafter: TorchDrafter) -> list[Window]:
+    def texts(self, job: Job, drafter: TorchDrafter) -> list[Window]:
         """What the job rehearses; `drafter`: as given out last."""
         number = job.seed % SETS
         if number not in self._texts:

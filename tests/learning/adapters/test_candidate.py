@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from omnidraft.learning.adapters.store import FILE, AdapterStore, Candidate, keep_candidate, read_candidate
-from omnidraft.learning.training import update as updating
-from omnidraft.learning.training.drafter import read_weights
+from omnidraft.learning.training import worker
+from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import Verdict
-from omnidraft.learning.training_job import Estimated
-from tests.learning.world import PREPARED
+from tests.learning.world import WORKER
 
 WEIGHTS = {"output.lora_a": np.full((2, 3), 0.25, np.float32), "output.lora_b": np.full((4, 2), 0.5, np.float32)}
 KEPT = Candidate(WEIGHTS, "a digest", 3, 40, ("one", "two"))
@@ -62,20 +61,20 @@ def test_forgetting_a_conversation_removes_what_was_trained_on_it(tmp_path, chat
 def verdicts(monkeypatch):
     """Verdicts to come, in place of the gate's; the last one holds from then on."""
     coming = [Verdict(False, "no")]
-    monkeypatch.setattr(updating, "judge", lambda before, after: coming.pop(0) if len(coming) > 1 else coming[0])
+    monkeypatch.setattr(worker, "judge", lambda before, after: coming.pop(0) if len(coming) > 1 else coming[0])
     return coming
 
 
 def held_out_before(world, **changes) -> dict:
     """The estimates an update is compared with."""
     job = replace(world.job, through=world.store.through, **changes)
-    (found,) = [e for e in updating.run(job, PREPARED) if isinstance(e, Estimated) and e.when == "before"]
-    return found.slices["new"]
+    *_, found = WORKER.does(job)
+    return found.before["new"]
 
 
 def test_an_update_goes_on_from_what_was_refused_and_is_held_against_what_is_served(world, verdicts):
     world.add(world.records[:8])
-    assert world.update(passes=1).reason.endswith("goes on from here")
+    assert world.update(passes=1).reason.endswith("goes on from here.")
     first = read_candidate(world.store.folder)
     assert (first.base, first.behind, first.through) == ("", 1, 8)
     keep_candidate(world.store.folder, replace(first, chats=("elsewhere",)))
@@ -87,30 +86,35 @@ def test_an_update_goes_on_from_what_was_refused_and_is_held_against_what_is_ser
     assert "elsewhere" in second.chats
     verdicts[:] = [Verdict(True, "yes")]
     world.add(world.records[16:24])
-    assert world.update(passes=1, learning_rate=0.0).kind == "published"
+    assert world.update(passes=1, learning_rate=0.0).outcome == "published"
     served = world.store.current()
-    assert same({n: w.numpy() for n, w in read_weights(served.weights).items()}, first.weights)
+    assert same(read_weights(served.weights), first.weights)
     assert "elsewhere" in served.meta.chats
     assert read_candidate(world.store.folder) is None
 
 
+def spoiled(weights):
+    """In place of a drafter's method: numbers that are none."""
+    return lambda drafter: {name: matrix * np.nan for name, matrix in weights(drafter).items()}
+
+
 def test_one_that_leads_nowhere_or_is_ruined_is_dropped(world, verdicts, monkeypatch):
-    monkeypatch.setattr(updating, "LONGEST", 2)
+    monkeypatch.setattr(worker, "LONGEST", 2)
     world.add(world.records[:8])
     world.update(passes=1)
     assert read_candidate(world.store.folder).behind == 1
     world.add(world.records[8:16])
-    assert world.update(passes=1).reason.endswith("begins anew")
+    assert world.update(passes=1).reason.endswith("begins anew.")
     assert read_candidate(world.store.folder) is None
     for ruin in (Verdict(False, "no numbers", ruined=True), Verdict(False, "no")):
         verdicts[:] = [Verdict(False, "no"), ruin]
         world.add(world.records[16:32])
-        assert world.update(passes=1).reason.endswith("goes on from here")
-        monkeypatch.setattr(updating, "LONGEST", 99)
+        assert world.update(passes=1).reason.endswith("goes on from here.")
+        monkeypatch.setattr(worker, "LONGEST", 99)
         if not ruin.ruined:
-            monkeypatch.setattr(updating, "arrays_of", lambda _drafter: {"output.lora_b": np.array([np.nan])})
+            monkeypatch.setattr(TorchDrafter, "weights", spoiled(TorchDrafter.weights))
         world.add(world.records[16:24])
-        assert world.update(passes=1).reason.endswith("begins anew")
+        assert world.update(passes=1).reason.endswith("begins anew.")
         assert read_candidate(world.store.folder) is None
 
 
@@ -131,8 +135,8 @@ def test_it_is_for_the_version_it_was_trained_from_and_of_its_rank(world, verdic
 def test_answers_it_has_seen_are_not_new_to_it(world, verdicts):
     """Killed between keeping it and saying so, the program starts the same update again."""
     world.add(world.records[:8])
-    list(world.events())
-    *_, event = world.events()
-    assert (event.kind, event.through) == ("refused", 8)
-    assert "nothing to learn from" in event.reason
+    list(world.updates())
+    *_, update = world.updates()
+    assert (update.outcome, update.through) == ("refused", 8)
+    assert "nothing to learn from" in update.reason
     assert read_candidate(world.store.folder).behind == 1

@@ -1,12 +1,12 @@
 """Which adapter drafts for which target: one for each vocabulary, and where a new target begins."""
 
-import pytest
-import torch
+from pathlib import Path
 
-from omnidraft.learning.facts import Update
-from omnidraft.learning.training import update as updating
+import pytest
+
+from omnidraft.learning.training import worker
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
-from omnidraft.learning.training_job import TrainingJob, make_job
+from omnidraft.learning.update import Job, Update, plan
 from omnidraft.storage.paths import find_data_home
 from tests.learning.living import ONE, open_assistant, until
 from tests.learning.making import made
@@ -38,11 +38,9 @@ def test_each_target_vocabulary_has_its_own_adapter(assistant, models, drafter):
     assert use(assistant, models, drafter, "a") == ("own", str(a.adapter))
 
 
-def job_now(assistant, *, asked: bool = False) -> TrainingJob:
-    pairing, settings = assistant.learner.pairing, assistant.settings.learning
-    vocabulary, merged = pairing.pair.target.fingerprint, assistant.home.root / "merged"
-    choice, replay = pairing.choice, assistant.profile.replay
-    return make_job("update", choice, vocabulary, pairing.target, settings, replay, {}, merged, 1, asked=asked)
+def job_now(assistant) -> Job:
+    choice, update = assistant.learner.pairing.choice, Update(1, 0.0, "d", "t", "v")
+    return plan(update, choice, assistant.settings.learning, assistant.profile.replay, Path("t.npz"), seed=1)
 
 
 def test_a_new_target_begins_from_the_other_ones_weights(assistant, models, drafter):
@@ -52,10 +50,10 @@ def test_a_new_target_begins_from_the_other_ones_weights(assistant, models, draf
     assert (job.start, job.parent, job.inherited) == (str(a.weights), None, ("chat-of-a",))
     assert job.store == str(assistant.loaded.choice.store.folder) != str(a.path.parent)
     trained = TorchDrafter(drafter, job.rank, seed=job.seed)
-    updating._begin(trained, job, updating._candidate(job))
+    worker._begin(trained, job, worker._candidate(job))
     wanted = read_weights(a.weights)
     assert trained.weights().keys() == wanted.keys()
-    assert all(torch.equal(value, wanted[name]) for name, value in trained.weights().items())
+    assert all((value == wanted[name]).all() for name, value in trained.weights().items())
 
 
 def test_each_drafter_and_vocabulary_has_a_history_and_any_version_can_be_chosen(assistant, models, drafter):

@@ -10,11 +10,10 @@ import pytest
 from sqlitedict import SqliteDict
 
 from omnidraft.errors import StorageError
-from omnidraft.learning.facts import Update
 from omnidraft.learning.material.history import OpenStores
 from omnidraft.learning.material.record import encode
 from omnidraft.learning.material.replay import HELD_OUT_EVERY, Answer, ReplayStore, select_answers
-from omnidraft.settings.config import LearningSettings
+from omnidraft.learning.update import Update
 from omnidraft.storage.paths import ProfilePaths
 from tests.learning.learning_helpers import random_record
 
@@ -85,7 +84,7 @@ def bytes_on_disk(folder):
 
 def test_a_forgotten_conversation_is_gone_from_the_files(tmp_path):
     store = filled(tmp_path / "replay.sqlite", 30, chats=("keep-me-3141", "forget-me-2718"))
-    blobs = {o: encode(r) for o, r in store}
+    blobs = {o: encode(store.get(o)) for o in store.answers}
     chats = {o: a.chat for o, a in store.answers.items()}
     raw = bytes_on_disk(tmp_path)
     probe = {o: b[len(b) // 2 :][:64] for o, b in blobs.items()}  # 64 bytes from the middle of each stored blob
@@ -122,37 +121,37 @@ def test_numbers_of_forgotten_answers_are_not_given_again(tmp_path):
 def test_what_an_earlier_program_wrote_is_read_but_for_halves_of_answers(tmp_path):
     path = tmp_path / "replay.sqlite"
     with filled(path, 3) as store:
-        before = {o: encode(r) for o, r in store}
+        before = {o: encode(store.get(o)) for o in store.answers}
     with closing(sqlite3.connect(path)) as database:  # sqlitedict's tables, without a note of who made them
         database.executescript("DROP TABLE migrations; DROP TABLE next; DELETE FROM records WHERE key LIKE '%2'")
         database.execute("INSERT INTO records VALUES ('000000000009', x'00')")
         database.commit()
     with ReplayStore(path) as store:
-        assert {o: encode(r) for o, r in store} == {o: before[o] for o in (1, 3)}
+        assert {o: encode(store.get(o)) for o in store.answers} == {o: before[o] for o in (1, 3)}
         assert store.add(random_record(np.random.default_rng(1), 20)) == 4
 
 
 def test_what_is_judged_as_new_was_not_seen_by_the_update_before():
     answers = {o: Answer("c", "t", "v", None, 9, 9, 0.0, o - 1) for o in range(1, 33)}
-    plan = select_answers(answers, {"v"}, 24, 0, 64)
+    plan = select_answers(answers, 24, 0, 64)
     assert min(plan.judged_new) > 24
     assert set(plan.judged_new) | set(plan.judged_old) == {o for o, a in answers.items() if a.held_out}
 
 
 def test_the_oldest_new_answers_come_first_and_the_rest_wait():
     answers = {o: Answer("c", "t", "v", None, 9, 9, 0.0, o - 1) for o in range(1, 33)}
-    plan = select_answers(answers, {"v"}, 0, 0, 10)
+    plan = select_answers(answers, 0, 0, 10)
     kept = [o for o, a in answers.items() if not a.held_out]
     assert plan.new == tuple(kept[:10])
     assert plan.through == kept[10] - 1
-    assert select_answers(answers, {"v"}, 0, 0, 512).new == tuple(kept)
-    assert select_answers(answers, {"v"}, kept[3], 0, 512).new == tuple(kept[4:])
+    assert select_answers(answers, 0, 0, 512).new == tuple(kept)
+    assert select_answers(answers, kept[3], 0, 512).new == tuple(kept[4:])
 
 
 def test_with_a_damaged_history_nothing_is_kept_open_and_the_next_load_says_so_again(tmp_path):
     profile = ProfilePaths.inside(tmp_path)
     profile.metrics.write_bytes(b"junk" * 1000)
-    keeping = OpenStores(profile, LearningSettings)
+    keeping = OpenStores(profile)
     for _ in range(2):
         with pytest.raises(StorageError):
             keeping.open()
@@ -166,7 +165,7 @@ def test_with_a_damaged_history_nothing_is_kept_open_and_the_next_load_says_so_a
 
 def test_an_update_that_a_kill_ended_stays_in_its_stores_history(tmp_path):
     profile = ProfilePaths.inside(tmp_path)
-    keeping = OpenStores(profile, LearningSettings)
+    keeping = OpenStores(profile)
     keeping.open()
     keeping.history.save("some/store", Update(1, 1.0, "drafter", "target", "vocabulary"))
     keeping.close()

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from omnidraft.learning.training import losses
-from omnidraft.learning.training.batches import collate, windows
+from omnidraft.learning.training.teaching import collate, windows
 from tests.learning import toy
 
 TARGETS = [0, 4, 7, 2, 9, 3, 5, 6, 8, 10]

@@ -2,9 +2,9 @@
 
 import torch
 
-from omnidraft.learning.training.batches import collate
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.steps import draw
+from omnidraft.learning.training.teaching import collate
 
 
 def divergence(drafter: TorchDrafter, texts: list) -> float:
@@ -24,7 +24,7 @@ def test_an_update_with_it_moves_the_drafter_less_where_nothing_was_learned(worl
     for weight in (0.0, 10.0):
         world.store.folder = world.store.folder.with_name(f"store-{weight}")
         event = world.update(rehearsal=weight, passes=6, store=str(world.store.folder))
-        assert event.kind == "published"
+        assert event.outcome == "published"
         model = TorchDrafter(drafter, 32)
         model.load_weights(read_weights(world.store.current().weights))
         moved[weight] = divergence(model, draw(model, 123_456).windows())

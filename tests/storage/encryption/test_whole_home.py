@@ -18,11 +18,11 @@ from omnidraft.chats.library import Preset, Prompt
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning.adapters.store import Candidate, keep_candidate
-from omnidraft.learning.material.expansions import table_files
+from omnidraft.learning.material.expansions import table_file
 from omnidraft.learning.material.record import encode
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.learning.training_job import Ended, Published, TrainingJob, make_job
 from omnidraft.learning.training_process import PARTS, TrainingProcess
+from omnidraft.learning.update import Job, Update, plan
 from omnidraft.processes import system
 from omnidraft.profiles import exporting
 from omnidraft.profiles.exporting import export_profile
@@ -56,7 +56,7 @@ def converse(session: Session) -> list[int]:
     return answer.token_ids
 
 
-def learn_from(session: Session) -> TrainingJob:
+def learn_from(session: Session) -> Job:
     """Ten more answers in the replay, and an update by them that will be published, whatever it is worth."""
     assistant = session.assistant
     for number, prompt in enumerate(load_prompts("math")[:10]):
@@ -67,29 +67,28 @@ def learn_from(session: Session) -> TrainingJob:
         ):
             pass
     pairing = assistant.loaded.pairing
-    tables = table_files(assistant.home.cache, pairing.pair)
-    vocabulary, settings = pairing.pair.target.fingerprint, assistant.settings.learning
-    adapters, replay = assistant.loaded.adapters, assistant.profile.replay
-    job = make_job("update", pairing.choice, vocabulary, pairing.target, settings, replay, tables, adapters.merged, 1)
+    settings, replay, merged = assistant.settings.learning, assistant.profile.replay, assistant.loaded.adapters.merged
+    update = Update(1, 0.0, pairing.choice.drafter.stem, pairing.target, pairing.pair.target.fingerprint)
+    job = plan(update, pairing.choice, settings, replay, table_file(assistant.home.cache, pairing.pair), merged, seed=1)
     return dataclasses.replace(job, gated=False, passes=1, least_steps=2, rehearsal=0.0, cpu_percent=50)
 
 
-def train(job: TrainingJob) -> list:
-    """What the training process says; nothing of its keys can be seen from outside."""
-    events: list = []
+def train(job: Job) -> Update:
+    """What comes of it in the training process; nothing of its keys can be seen from outside."""
     process = TrainingProcess()
-    process.start(job, events.append)
+    told = process.does(job)
+    next(told)
     seen = psutil.Process(process.pid)
     visible = " ".join([*seen.cmdline(), *seen.environ().values()])
     vault = held(Path(job.store).parents[4])
     assert not [part for part in (*PARTS, "chats") if vault.key(part).hex() in visible]
     assert PASSPHRASE not in visible
-    assert process.wait(240)
+    *_, update = told
     process.kill()
-    return events
+    return update
 
 
-def fragments(ids: list[int], job: TrainingJob) -> list[bytes]:
+def fragments(ids: list[int], job: Job) -> list[bytes]:
     """Ids as they are stored: of an answer as JSON, of another as packed in the replay, of an n-gram as in its row."""
     with ReplayStore(Path(job.replay), read_only=True) as replay:
         record = replay.get(min(replay.answers))
@@ -116,8 +115,8 @@ def used(models, tmp_path_factory):
         try:
             ids = converse(session)
             job = learn_from(session)
-            events = train(job)
-            assert [type(e) for e in events if isinstance(e, Published | Ended)] == [Published, Ended], events
+            update = train(job)
+            assert update.outcome == "published", update
             assert session.assistant._serve()
             served = session.assistant.loaded.choice
             assert served.version is not None

@@ -1,12 +1,11 @@
 """One update: the answers are read, the drafter is trained on them, judged, and published or trained on next time.
 
-A generator of progress events (training_job.py), run by the training process and by `stream`; what comes before and
-behind an update is theirs. No database transaction is open while anything is computed.
+A generator of what the update is by then (`learning.update`), run by `process_main.Worker`; what comes before and
+behind an update is not known here. No database transaction is open while anything is computed.
 """
 
 from __future__ import annotations
 
-import io
 import math
 import os
 import tempfile
@@ -15,7 +14,6 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,21 +23,12 @@ from omnidraft.learning.adapters.store import AdapterStore, Candidate, drop_cand
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, Version, digest
 from omnidraft.learning.material.replay import Selection, select_answers
 from omnidraft.learning.training import steps
-from omnidraft.learning.training.batches import StoredAnswers, Window
-from omnidraft.learning.training.drafter import TorchDrafter, arrays_of, give, rank_of, read_weights
+from omnidraft.learning.training.drafter import TorchDrafter, give, rank_of, read_weights
 from omnidraft.learning.training.evaluate import Answers, Estimate, Verdict, judge, means
 from omnidraft.learning.training.steps import Prepared
-from omnidraft.learning.training_job import (
-    MORE_STEPS,
-    Compared,
-    Estimated,
-    Event,
-    Published,
-    Refused,
-    Started,
-    Stepped,
-    TrainingJob,
-)
+from omnidraft.learning.training.teaching import StoredAnswers, Window
+from omnidraft.learning.update import MORE_STEPS, Job, State, Update
+from omnidraft.storage.files import pack_arrays
 from omnidraft.storage.vault import vault_of
 
 # Which of two versions serves the newest answers better: what a live rollback is decided on.
@@ -61,24 +50,25 @@ class Throttle:
         self._spent = time.process_time()
 
 
-def compare(job: TrainingJob, prepared: Prepared) -> Iterator[Compared]:
+def compare(job: Job, prepared: Prepared) -> Iterator[Update]:
     """Estimate the served version (`start`) and the one before it (`other`) on the newest answers, held out or not.
 
     Training answers count too: neither version is spared them, and the question is which serves the present better.
     """
     answers = StoredAnswers(job)
-    usable = [o for o, a in sorted(answers.index.items()) if a.vocabulary in job.tables]
     throttle, found = Throttle(job.duty), []
-    slices = {"new": answers.windows(usable[-COMPARED:])}
+    slices = {"new": answers.windows(sorted(answers.index)[-COMPARED:])}
     for path in (job.start, job.other):
         found.append(estimates_with(job, prepared, path, slices))
         throttle.rest()
     served, other = found
-    yield Compared(judge(served, other).accepted, means(served), means(other))
+    verdict = judge(served, other)
+    now = replace(job.update, before=means(served), after=means(other))
+    yield now.said("refused" if verdict.accepted else "published", verdict.reason)
 
 
 def estimates_with(
-    job: TrainingJob, prepared: Prepared, path: str | None, slices: Mapping[str, Answers]
+    job: Job, prepared: Prepared, path: str | None, slices: Mapping[str, Answers]
 ) -> dict[str, Estimate]:
     """Estimates of the drafter with the weights at `path`, None: bare."""
     weights = read_weights(Path(path)) if path is not None else {}
@@ -108,55 +98,57 @@ class Material:
 
 @dataclass(frozen=True)
 class Trained:
-    """candidate: with its new weights; before, after: estimates of what is served and of it; untrained: of the
-    candidate as it was, None if there was none; loss: the last step's."""
+    """update: how far it is; candidate: with its new weights; before, after: estimates of what is served and of it;
+    untrained: of the candidate as it was, None if there was none."""
 
+    update: Update
     candidate: Candidate
     before: Mapping[str, Estimate]
     after: Mapping[str, Estimate]
     untrained: Mapping[str, Estimate] | None
-    loss: float
-    tokens: int
 
 
-def run(job: TrainingJob, prepared: Prepared | None = None) -> Iterator[Event]:
-    """Do what `job` says; "merge" needs no torch and is not done here. prepared: by jobs before it, for the next ones;
-    the same comes of the job without it."""
-    prepared = prepared or Prepared()
-    return compare(job, prepared) if job.kind == "compare" else update(job, prepared)
+def run(job: Job, prepared: Prepared) -> Iterator[Update]:
+    """Do what `job` says; "merge" needs no torch and is not done here."""
+    return compare(job, prepared) if job.update.kind == "compare" else update(job, prepared)
 
 
-def update(job: TrainingJob, prepared: Prepared) -> Iterator[Event]:
+def update(job: Job, prepared: Prepared) -> Iterator[Update]:
     """Read, train, judge, publish."""
     began = time.process_time()
     material = _read(job)
     selection = material.selection
-    yield Started(len(selection.new), len(selection.replayed), len(material.windows))
+    now = replace(
+        job.update, answers_new=len(selection.new), answers_replayed=len(selection.replayed), through=selection.through
+    )
+    yield now
     if not material.windows:
-        yield Refused(selection.through, "there is nothing to learn from yet")
+        yield now.said("refused", "there is nothing to learn from yet")
         return
-    trained = yield from _train(job, prepared, material)
+    trained = yield from _train(job, prepared, material, now)
     verdict, store = _judge(job, trained), Path(job.store)
     if verdict.accepted:
-        yield from _publish(job, selection, trained, verdict, began)
+        yield from _publish(job, trained, verdict, began)
         return
-    untrained = _untrained(material.candidate, trained)
-    if untrained is not None and (better := _judge(job, untrained)).accepted:
-        yield Estimated("before", means(untrained.before))
-        yield Estimated("after", means(untrained.after))
-        version = yield from _publish(job, selection, untrained, better, began)
-        with suppress(StorageError):  # the next update begins with what is served then; this one has not failed
-            _go_on(store, replace(trained.candidate, base=digest(version.weights), behind=0), verdict)
-    else:
-        yield Refused(selection.through, _go_on(store, trained.candidate, verdict).reason)
+    if trained.untrained is not None:
+        # Few answers are held out, but all new ones are unseen until they are trained on, by the candidate as it was as
+        # by what is served (progressive validation: Blum, Kalai and Langford, COLT 1999). What was refused for too
+        # little to judge by is served one update later then, instead of many.
+        untrained = replace(trained, candidate=material.candidate, after=trained.untrained)
+        if (better := _judge(job, untrained)).accepted:
+            version = yield from _publish(job, untrained, better, began)
+            with suppress(StorageError):  # the next update begins with what is served then; this one has not failed
+                _go_on(store, replace(trained.candidate, base=digest(version.weights), behind=0), verdict)
+            return
+    yield trained.update.said(
+        "refused", f"{verdict.reason}; the next update {_go_on(store, trained.candidate, verdict)}"
+    )
 
 
-def _read(job: TrainingJob) -> Material:
+def _read(job: Job) -> Material:
     """Choose the answers to learn from and to judge by, and cut them into windows."""
     answers, candidate = StoredAnswers(job), _candidate(job)
-    selection = select_answers(
-        answers.index, set(job.tables), max(job.through, candidate.through), job.seed, job.most_new
-    )
+    selection = select_answers(answers.index, max(job.through, candidate.through), job.seed, job.most_new)
     taught = (*selection.new, *selection.replayed)
     held_out = {"old": answers.windows(selection.judged_old), "new": answers.windows(selection.judged_new)}
     unseen = answers.windows(selection.new[-UNSEEN:] if candidate.weights else ())
@@ -165,28 +157,32 @@ def _read(job: TrainingJob) -> Material:
     return Material(selection, windows, held_out, unseen, chats, candidate)
 
 
-def _train(job: TrainingJob, prepared: Prepared, material: Material) -> Generator[Event, None, Trained]:
+def _train(job: Job, prepared: Prepared, material: Material, now: Update) -> Generator[Update, None, Trained]:
     """Train from the candidate, or from what is served; estimates before and after it."""
     throttle = Throttle(job.duty)
     slices = {**material.held_out, "unseen": material.unseen} if material.unseen else material.held_out
     before = estimates_with(job, prepared, job.start, slices)
-    yield Estimated("before", means({name: before[name] for name in material.held_out}))
+    now = replace(now, before=means({name: before[name] for name in material.held_out}))
+    yield now
     drafter = prepared.drafter(job, job.rank)
     candidate = _begin(drafter, job, material.candidate)
     untrained = prepared.estimates(drafter, slices) if material.unseen and candidate.weights else None
     throttle.rest()
-    step = Stepped(0, 0, 0.0, 0)
-    for step in _steps(drafter, material, job, prepared, (untrained or before)["new"]):
-        yield step
+    rehearsed = prepared.texts(job, drafter) if job.rehearsal else []
+    least = steps_left(job.least_steps, (untrained or before)["new"])
+    stepping = steps.train(drafter, material.windows, job, least, rehearsed, now)
+    for now in stepping:
+        yield now
         throttle.rest()
+    yield replace(now, state=State.JUDGING)
     after = prepared.estimates(drafter, material.held_out)
-    yield Estimated("after", means(after))
+    now = replace(now, state=State.JUDGING, after=means(after))
     chats = tuple(sorted(material.chats | {*job.inherited, *candidate.chats}))
-    candidate = replace(candidate, weights=arrays_of(drafter), through=material.selection.through, chats=chats)
-    return Trained(candidate, before, after, untrained, step.loss, step.tokens)
+    candidate = replace(candidate, weights=drafter.weights(), through=material.selection.through, chats=chats)
+    return Trained(now, candidate, before, after, untrained)
 
 
-def _judge(job: TrainingJob, trained: Trained) -> Verdict:
+def _judge(job: Job, trained: Trained) -> Verdict:
     """Whether it is better than what is served; without a gate everything that gives numbers is."""
     verdict = judge(trained.before, trained.after)
     if job.gated or verdict.ruined:
@@ -194,61 +190,42 @@ def _judge(job: TrainingJob, trained: Trained) -> Verdict:
     return Verdict(True, "every update is served")
 
 
-def _untrained(candidate: Candidate, trained: Trained) -> Trained | None:
-    """The candidate as it was before this update, to be judged on the new answers too; None if there was none.
-
-    Few answers are held out, but all new ones are unseen until they are trained on, by the candidate as by what is
-    served (progressive validation: Blum, Kalai and Langford, COLT 1999). What was refused for too little to judge by is
-    served one update later then, instead of many.
-    """
-    return None if trained.untrained is None else replace(trained, candidate=candidate, after=trained.untrained)
-
-
-def _publish(
-    job: TrainingJob, selection: Selection, trained: Trained, verdict: Verdict, began: float
-) -> Generator[Event, None, Version]:
+def _publish(job: Job, trained: Trained, verdict: Verdict, began: float) -> Generator[Update, None, Version]:
     """Write the version that is served from now on, and the drafter merged with it where that is wanted."""
-    before = {name: trained.before[name] for name in trained.after}
+    before = means({name: trained.before[name] for name in trained.after})
+    now = replace(trained.update, state=State.PUBLISHING, before=before, after=means(trained.after))
+    yield now
     meta = Meta(
-        drafter=job.fingerprint, vocabulary=job.vocabulary, target=job.target, parent=job.parent,
-        through=selection.through, rank=job.rank, loss_name=job.loss,
-        answers=len(selection.new) + len(selection.replayed), loss=trained.loss, tokens=trained.tokens,
-        seconds=time.process_time() - began, before=means(before), after=means(trained.after),
-        chats=trained.candidate.chats,
+        drafter=job.fingerprint, vocabulary=now.vocabulary, target=now.target, parent=job.parent, through=now.through,
+        rank=job.rank, loss_name=job.loss, answers=now.answers_new + now.answers_replayed,
+        loss=now.losses[-1] if now.losses else 0.0, tokens=now.tokens, seconds=time.process_time() - began,
+        before=now.before, after=now.after, chats=trained.candidate.chats,
     )  # fmt: skip
     version = AdapterStore(Path(job.store)).publish(_files(trained.candidate.weights, job), meta)
     with suppress(StorageError):  # it is of no use any more, and an update that is served has not failed
         drop_candidate(Path(job.store))
-    yield Published(version.name, selection.through, verdict.reason)
+    yield replace(now, version=version.name).said("published", verdict.reason)
     if job.merged is not None and can_merge(Path(job.drafter)):
         with suppress(StorageError, ModelError):  # the version is served; a job of kind "merge" tries it again
             write_merged(Path(job.drafter), version.adapter, merged_path(Path(job.merged), version))
     return version
 
 
-def _steps(
-    drafter: TorchDrafter, material: Material, job: TrainingJob, prepared: Prepared, known: Estimate
-) -> Iterator[Stepped]:
-    """More passes while there is little to learn from; known: what new answers find learned already."""
-    rehearsed = prepared.texts(job, drafter) if job.rehearsal else []
-    windows, least, passes = material.windows, steps_left(job.least_steps, known), job.passes
-    return steps.train(drafter, windows, job.loss, job.learning_rate, job.seed, least, passes, rehearsed, job.rehearsal)
-
-
 def steps_left(least: int, known: Estimate) -> int:
-    """`least`, or fewer where more than half of the tokens would be accepted already: little is left to learn."""
+    """`least`, or fewer where more than half of the new answers' tokens would be accepted already: little is left to
+    learn."""
     share = float(known.combined.mean()) if known.tokens else 0.0
     return min(least, math.ceil(MORE_STEPS * (1 - share)))
 
 
-def _candidate(job: TrainingJob) -> Candidate:
+def _candidate(job: Job) -> Candidate:
     """The candidate trained from what is served now; else one that is still to be trained."""
     base = digest(Path(job.start)) if job.start is not None else ""
     found = read_candidate(Path(job.store))
     return found if found is not None and found.base == base else Candidate({}, base, 0, 0, ())
 
 
-def _begin(drafter: TorchDrafter, job: TrainingJob, candidate: Candidate) -> Candidate:
+def _begin(drafter: TorchDrafter, job: Job, candidate: Candidate) -> Candidate:
     """Load what the update goes on from: the candidate, else what is served; an adapter of another rank than is wanted
     now is begun anew."""
     with suppress(ModelError):  # of other layers: not written by this program
@@ -259,17 +236,17 @@ def _begin(drafter: TorchDrafter, job: TrainingJob, candidate: Candidate) -> Can
     return Candidate({}, candidate.base, 0, 0, ())
 
 
-def _go_on(store: Path, candidate: Candidate, verdict: Verdict) -> Verdict:
-    """Keep what was refused for the next update to go on from, unless that has led nowhere; the verdict, saying so."""
+def _go_on(store: Path, candidate: Candidate, verdict: Verdict) -> str:
+    """Keep what was refused for the next update to go on from, unless that has led nowhere; what that one does."""
     finite = all(np.isfinite(matrix).all() for matrix in candidate.weights.values())
     if verdict.ruined or not finite or candidate.behind + 1 >= LONGEST:
         drop_candidate(store)
-        return replace(verdict, reason=f"{verdict.reason}; the next update begins anew")
+        return "begins anew"
     keep_candidate(store, replace(candidate, behind=candidate.behind + 1))
-    return replace(verdict, reason=f"{verdict.reason}; the next update goes on from here")
+    return "goes on from here"
 
 
-def _files(weights: Mapping[str, np.ndarray], job: TrainingJob) -> Mapping[str, bytes]:
+def _files(weights: Mapping[str, np.ndarray], job: Job) -> Mapping[str, bytes]:
     """The version's files: the adapter llama.cpp serves, and the exact weights the next update goes on from."""
     store = Path(job.store)
     store.mkdir(parents=True, exist_ok=True)
@@ -278,6 +255,4 @@ def _files(weights: Mapping[str, np.ndarray], job: TrainingJob) -> Mapping[str, 
         path = Path(folder) / ADAPTER
         write_adapter(path, weights, Path(job.drafter), job.rank)
         adapter = path.read_bytes()
-    data, arrays = io.BytesIO(), dict[str, Any](weights)
-    np.savez(data, **arrays)
-    return {ADAPTER: adapter, WEIGHTS: data.getvalue()}
+    return {ADAPTER: adapter, WEIGHTS: pack_arrays(weights)}

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from omnidraft.learning import update_trigger
+from omnidraft.learning import learner, update
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta
-from omnidraft.learning.facts import ServedAnswer, Update
-from omnidraft.learning.material.history import History
-from omnidraft.learning.update_trigger import LIVE_ANSWERS, PATIENCE, Machine, UpdateTrigger, has_fallen
+from omnidraft.learning.learner import PATIENCE, Machine
+from omnidraft.learning.material.history import LIVE_ANSWERS, History, ServedAnswer
+from omnidraft.learning.update import Update, Updates
 
 
 def test_a_served_version_that_accepts_less_is_looked_at_once(tmp_path):
@@ -28,19 +28,19 @@ def test_a_served_version_that_accepts_less_is_looked_at_once(tmp_path):
     looked: set[tuple] = set()
     served("v000001", 12, 60)
     served("v000002", 9, LIVE_ANSWERS - 1)
-    assert not has_fallen(choice, adapters, history, looked)  # too early to say
+    assert not history.has_fallen(choice, adapters, looked)  # too early to say
     served("v000002", 9, 1)
-    assert has_fallen(choice, adapters, history, looked)
-    assert not has_fallen(choice, adapters, history, looked)  # not again for the same answers
+    assert history.has_fallen(choice, adapters, looked)
+    assert not history.has_fallen(choice, adapters, looked)  # not again for the same answers
     served("v000002", 14, LIVE_ANSWERS)
-    assert not has_fallen(choice, adapters, history, looked)  # now it does better
+    assert not history.has_fallen(choice, adapters, looked)  # now it does better
     history.close()
 
 
 def test_an_hour_has_room_for_so_many_minutes_and_for_one_update_at_least(tmp_path, monkeypatch):
     history = History(tmp_path / "metrics.sqlite")
-    due = UpdateTrigger(SimpleNamespace(refused="", enough=8, history=history))
-    monkeypatch.setattr(update_trigger, "MINUTES_PER_HOUR", 2.0)
+    due = Updates(SimpleNamespace(refused="", enough=8, history=history), None)
+    monkeypatch.setattr(update, "MINUTES_PER_HOUR", 2.0)
 
     def trained(number: int, ago: float, cpu_seconds: float) -> None:
         ended = time.time() - ago
@@ -60,15 +60,23 @@ def test_an_hour_has_room_for_so_many_minutes_and_for_one_update_at_least(tmp_pa
 
 
 def test_what_is_there_for_the_next_update_is_told_with_what_is_not_counted():
-    due = UpdateTrigger(SimpleNamespace(refused="", enough=0, fresh=1))
+    due = Updates(SimpleNamespace(refused="", enough=0, fresh=1), None)
     assert due.idle_reason(8) == ("The next update begins at 8 new answers (of models with this vocabulary); 1 so far.")
+
+
+def test_what_an_earlier_program_wrote_of_an_update_is_read():
+    old = {"number": 1, "started": 1.0, "drafter": "d", "target": "t", "vocabulary": "v", "losses": [2.0], "other": 3}
+    read = Update.of(old)
+    assert (read.kind, read.losses, read.ended) == ("update", (2.0,), None)
+    assert Update.from_line(read.to_line()) == read
+    assert [Update.from_line(line) for line in ("loading ...", "3", "{}")] == [None] * 3
 
 
 @pytest.fixture
 def now(monkeypatch) -> SimpleNamespace:
     """A machine's load and battery, and the time, to be set."""
     state = SimpleNamespace(time=1000.0, load=10.0, battery=None)
-    monkeypatch.setattr(update_trigger.time, "monotonic", lambda: state.time)
+    monkeypatch.setattr(learner.time, "monotonic", lambda: state.time)
     monkeypatch.setattr(psutil, "cpu_percent", lambda: state.load)
     monkeypatch.setattr(psutil, "sensors_battery", lambda: state.battery, raising=False)
     return state

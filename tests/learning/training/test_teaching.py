@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from omnidraft.learning.training.alignment import teach
-from omnidraft.learning.training.batches import windows
+from omnidraft.learning.training.teaching import teach, windows
 from tests.learning import toy
 
 TABLE = toy.table()

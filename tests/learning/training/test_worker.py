@@ -14,14 +14,12 @@ from omnidraft.learning.adapters.versions import digest
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.learning.training import evaluate
-from omnidraft.learning.training import update as updating
-from omnidraft.learning.training.batches import windows
+from omnidraft.learning.training import evaluate, worker
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import standard_error
-from omnidraft.learning.training.update import run
-from omnidraft.learning.training_job import Estimated, Published, Refused
-from tests.learning.world import PREPARED, World
+from omnidraft.learning.training.teaching import windows
+from omnidraft.learning.update import State
+from tests.learning.world import WORKER, World
 from tests.llama_file import llama_logits
 
 
@@ -58,12 +56,12 @@ def poison(world: World, make, seed: int, rounds: int, **changes) -> int:
     Returns how many of the updates were refused.
     """
     world.add(world.records[:16])
-    assert world.update(seed=seed).kind == "published"
-    table = ExpansionTable.load(Path(world.job.tables[world.vocabulary]))
+    assert world.update(seed=seed).outcome == "published"
+    table = ExpansionTable.load(Path(world.job.table))
     rng, refused, best = np.random.default_rng(seed), 0, world.served_on(world.records[28:]).combined
     for number in range(rounds):
         world.add([make(record, rng, table) for record in world.records[16:28]])
-        refused += world.update(seed=seed + number, **changes).kind == "refused"
+        refused += world.update(seed=seed + number, **changes).outcome == "refused"
         now = world.served_on(world.records[28:]).combined
         print(f"round {number}: {refused} refused, {best.mean():.4f} -> {now.mean():.4f}")
         assert now.mean() >= best.mean() - max(0.01, 3 * standard_error(now - best))
@@ -95,41 +93,43 @@ def test_the_same_poison_ruins_it_where_nothing_is_refused(world, make, rate):
 
 def test_answers_of_another_drafter_are_neither_learned_from_nor_judged_by(world):
     world.add([dataclasses.replace(record, drafter="another") for record in world.records[:24]])
-    assert world.update().reason == "there is nothing to learn from yet"
+    assert world.update().reason == "There is nothing to learn from yet."
     world.add(world.records[24:])
-    (began, *_) = world.events()
-    assert 0 < began.new <= len(world.records[24:])
-    assert began.replayed == 0
+    (began, *_) = world.updates()
+    assert 0 < began.answers_new <= len(world.records[24:])
+    assert began.answers_replayed == 0
 
 
 def test_what_is_served_has_not_failed_where_the_file_beside_it_cannot_be_written(world, monkeypatch, tmp_path):
     def full(*_: object) -> None:
         raise StorageError("there is no room left")
 
-    monkeypatch.setattr(updating, "write_merged", full)
+    monkeypatch.setattr(worker, "write_merged", full)
     world.add(world.records)
-    events = list(world.events(merged=str(tmp_path)))
-    assert events[-1].kind == "published"
-    assert world.store.current().name == events[-1].version
+    *_, update = updates = list(world.updates(merged=str(tmp_path)))
+    assert update.outcome == "published"
+    assert world.store.current().name == update.version
+    states = [State.TRAINING, State.JUDGING, State.PUBLISHING, State.IDLE]
+    assert list(dict.fromkeys(update.state for update in updates)) == states
 
 
 def test_what_was_refused_for_too_little_to_judge_by_is_served_once_new_answers_prove_it(world, monkeypatch):
     monkeypatch.setattr(evaluate, "FEWEST", 250)  # as many as 16 answers' held-out tokens, if answers were short
     world.add(world.records[:8])
     first = world.update()
-    assert first.kind == "refused"
+    assert first.outcome == "refused"
     assert "held-out tokens to judge by" in first.reason
     candidate = read_candidate(world.store.folder)
     world.add(world.records[8:16])
-    events = list(world.events())
-    assert [e.kind for e in events if isinstance(e, Published | Refused)] == ["published"]
+    update = world.update()
+    assert update.outcome == "published"
     served = world.store.current()
     weights = read_weights(served.weights)
     assert all((weights[name] == matrix).all() for name, matrix in candidate.weights.items())
     assert served.meta.chats == candidate.chats  # it knows nothing of the answers that proved it
     assert set(served.meta.before) == set(served.meta.after) == {"old", "new", "unseen"}
     assert served.meta.after["unseen"]["tokens"] >= 250
-    assert [e.slices for e in events if isinstance(e, Estimated)][-1] == served.meta.after  # what is told of it
+    assert (update.before, update.after) == (served.meta.before, served.meta.after)  # what is told of it
     going_on = read_candidate(world.store.folder)
     assert (going_on.base, going_on.behind) == (digest(served.weights), 1)
     assert set(going_on.chats) > set(served.meta.chats)
@@ -137,14 +137,14 @@ def test_what_was_refused_for_too_little_to_judge_by_is_served_once_new_answers_
 
 
 def test_answers_that_a_candidate_is_worse_on_do_not_serve_it(world, monkeypatch):
-    table = ExpansionTable.load(Path(world.job.tables[world.vocabulary]))
+    table = ExpansionTable.load(Path(world.job.table))
     rng = np.random.default_rng(0)
     monkeypatch.setattr(evaluate, "FEWEST", 250)
     world.add([scrambled(record, rng, table) for record in world.records[:8]])
-    assert world.update(learning_rate=0.02).kind == "refused"
+    assert world.update(learning_rate=0.02).outcome == "refused"
     assert read_candidate(world.store.folder).weights
     world.add(world.records[8:16])
-    assert world.update(learning_rate=1e-6).kind == "refused"
+    assert world.update(learning_rate=1e-6).outcome == "refused"
 
 
 @pytest.fixture(scope="module")
@@ -152,7 +152,7 @@ def trained(answers, drafter, tmp_path_factory):
     """A version really trained, on 35 answers for 4 passes."""
     world = World(*answers, drafter, tmp_path_factory.mktemp("trained"))
     world.add(world.records)
-    assert world.update(passes=4).kind == "published"
+    assert world.update(passes=4).outcome == "published"
     return world
 
 
@@ -196,7 +196,7 @@ def test_another_rank_begins_anew_and_must_beat_what_is_served(trained):
     trained.add(trained.records[:8])
     result = trained.update(rank=1, passes=1, learning_rate=1e-6)
     assert answers == len(trained.records)
-    assert result.kind == "refused"
+    assert result.outcome == "refused"
     assert trained.store.current().name == before.name
 
 
@@ -204,6 +204,6 @@ def test_another_rank_begins_anew_and_must_beat_what_is_served(trained):
 def test_comparing_says_which_version_serves_the_last_answers_better(trained):
     good = str(trained.store.current().weights)
     for start, other, better in ((good, None, False), (None, good, True)):
-        job = dataclasses.replace(trained.job, kind="compare", start=start, other=other)
-        (event,) = run(job, PREPARED)
-        assert event.other_is_better is better
+        update = dataclasses.replace(trained.job.update, kind="compare")
+        *_, found = WORKER.does(dataclasses.replace(trained.job, update=update, start=start, other=other))
+        assert found.outcome == ("refused" if better else "published")

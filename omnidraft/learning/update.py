@@ -1,0 +1,373 @@
+"""An update, from the answers that make it due to the version that drafts: its story, its record and its states.
+
+IDLE: answers are stored (`learner`, `material.history`). DUE: enough are new (`Updates.due`); it waits for a quiet
+moment and for the machine (`learner`), and for room in the hour (`Updates.why_wait`). TRAINING: `plan` says what is
+wanted, and the training process does it (`training_process`, `training.process_main`): answers are selected
+(`material.replay`), the drafter learns from them (`training.worker`, `training.steps`). JUDGING: what came of it is
+held against what is served, on answers that nobody trains on (`training.evaluate`: the gate). PUBLISHING: a version is
+written (`adapters.store`), which the assistant takes up at the next quiet moment; what was refused is kept to go on
+from.
+
+One record, `Update`, is all that travels: in the job, in what the process says while it works, in the history and on
+the page. A benchmark and a drift run go the same way (`training.stream`). Neither numpy nor torch is loaded here: the
+process reads its job before the limits are set that they read when they load.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from dataclasses import asdict, dataclass, field, fields, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from omnidraft.processes.threads import physical_cores
+from omnidraft.settings.config import LearningSettings
+
+if TYPE_CHECKING:
+    from omnidraft.learning.adapters.serving import Adapters, Choice  # brings llama.cpp
+    from omnidraft.learning.adapters.store import AdapterStore
+    from omnidraft.learning.adapters.versions import Version
+    from omnidraft.learning.material.history import OpenStores
+    from omnidraft.learning.material.record import Pairing
+
+log = logging.getLogger("omnidraft.learning")
+
+Kind = Literal["update", "compare", "merge"]
+Outcome = Literal["running", "published", "refused", "failed", "interrupted"]
+Estimates = dict[str, dict[str, float]]  # "old" and "new" -> direct, greedy, overlap, tokens (see evaluate.py)
+
+
+class State(StrEnum):
+    """Where the next update is; see above."""
+
+    IDLE = "idle"
+    DUE = "due"
+    TRAINING = "training"
+    JUDGING = "judging"
+    PUBLISHING = "publishing"
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One update, running or over.
+
+    drafter, target: names; vocabulary: the target vocabulary's fingerprint; version: what was published; reason: a
+    sentence; losses: one per optimizer step, nats; tokens: drafter pieces learned from; before, after: held-out
+    acceptance estimates, {} until known; ended: None until all is done; seconds: of the job; cpu_seconds, peak_mb: of
+    the process, 0 until it finished; through: newest replay ordinal it has seen. kind: "update" trains and publishes;
+    "compare" only estimates what is served and what was served before it on recent answers, and refuses what is served
+    if that is worse; "merge" writes the served adapter and the drafter as one file.
+    """
+
+    number: int
+    started: float
+    drafter: str
+    target: str
+    vocabulary: str
+    outcome: Outcome = "running"
+    reason: str = ""
+    version: str | None = None
+    step: int = 0
+    steps: int = 0
+    tokens: int = 0
+    answers_new: int = 0
+    answers_replayed: int = 0
+    losses: tuple[float, ...] = ()
+    before: Estimates = field(default_factory=dict)
+    after: Estimates = field(default_factory=dict)
+    ended: float | None = None
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_mb: float = 0.0
+    kind: Kind = "update"
+    state: State = State.TRAINING
+    through: int = 0
+
+    def to_line(self) -> str:
+        return json.dumps(asdict(self)) + "\n"
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Update:
+        """What this or another version of the program wrote. ValueError or TypeError for anything else."""
+        known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
+        state, losses = State(values.get("state", State.IDLE)), tuple(values.get("losses", ()))
+        return cls(**{**known, "state": state, "losses": losses})
+
+    @classmethod
+    def from_line(cls, line: str) -> Update | None:
+        """What the training process said; None for what is no update."""
+        try:
+            return cls.of(json.loads(line))
+        except (ValueError, TypeError, AttributeError):
+            return None
+
+    def said(self, outcome: Outcome, words: str) -> Update:
+        """With what came of it, and why in a sentence."""
+        text = words.strip()
+        return replace(self, outcome=outcome, reason=text[:1].upper() + text[1:] + ("" if text.endswith(".") else "."))
+
+    def concluded(self, code: int | None, last_words: str, why: str = "") -> Update:
+        """When its process is gone. why: the reason this program ended it, if it did."""
+        over = replace(self, ended=time.time(), state=State.IDLE)
+        if self.outcome != "running":
+            return over
+        if why:
+            return over.said("interrupted", why)
+        if code is not None and code < 0:
+            return over.said("interrupted", "The training process was ended from outside.")
+        return over.said("failed", last_words or "the training process gave up")
+
+    def doing(self) -> str:
+        """What the process does, in a sentence."""
+        if self.kind == "merge":
+            return "Writing the drafter and what it learned as one file."
+        if self.kind == "compare":
+            return "Comparing the served version with the one before."
+        if self.state is State.JUDGING:
+            return "Judging what was trained by answers it did not train on."
+        if self.state is State.PUBLISHING:
+            return "Writing what was trained as a version."
+        return f"Training on {self.answers_new} new and {self.answers_replayed} earlier answers."
+
+
+MOST_NEW = 64  # new answers of one update; a backlog is worked off oldest first
+PASSES, STEPS = 2, 20
+MOST_ASKED, PASSES_ASKED = 512, 6  # of an update somebody asked for: one long one takes less than many short ones
+MORE_STEPS = 40  # of such a one, and where nothing is served yet: twelve long answers teach .25 then, with 20 .11
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is asked of the training process, as one line of JSON. update: as it begins.
+
+    drafter: its GGUF; fingerprint: of that file; replay: the store's file; table: the expansion table's; store: folder
+    of the adapter versions; parent: name of the version served, None for the bare drafter; start: weights served, to
+    begin with unless there is a candidate trained from them, None: an adapter that changes nothing; inherited:
+    conversations `start` was trained on. other: weights to compare with. merged: an update's folder for the merged file
+    of what it publishes, None to write none; of a "merge", the file to write of the adapter `start`. gated: publish
+    only what is better than what is served; else every update. passes: over everything; least_steps: more passes while
+    that makes fewer steps, for a handful moves nothing (after 40 answers: mathematics .44 accepted with 20 steps at
+    least, .42 with 40, functions .25 and .27, for half the time). most_new: answers an update learns from at most,
+    replayed ones not counted.
+    """
+
+    update: Update
+    drafter: str
+    fingerprint: str
+    replay: str
+    table: str
+    store: str
+    parent: str | None = None
+    start: str | None = None
+    other: str | None = None
+    merged: str | None = None
+    inherited: tuple[str, ...] = ()
+    through: int = 0
+    loss: str = "projected"
+    rank: int = 32
+    learning_rate: float = 2e-3
+    rehearsal: float = 1.0
+    gated: bool = True
+    passes: int = PASSES
+    least_steps: int = STEPS
+    most_new: int = MOST_NEW
+    cpu_percent: int = 50
+    window: int = 512
+    seed: int = 0
+
+    def to_line(self) -> str:
+        return json.dumps(asdict(self)) + "\n"
+
+    @classmethod
+    def from_line(cls, line: str) -> Job:
+        values = json.loads(line)
+        kept = {f.name: values[f.name] for f in fields(cls)}  # `with_keys` adds others
+        return cls(**{**kept, "update": Update.of(values["update"]), "inherited": tuple(values["inherited"])})
+
+    @property
+    def threads(self) -> int:
+        """Torch threads that stay inside the budget when they all work."""
+        return max(1, int(physical_cores() * self.cpu_percent / 100))
+
+    @property
+    def duty(self) -> float:
+        """Share of the time those threads may work: less than 1 only if the budget is below one core."""
+        return min(1.0, physical_cores() * self.cpu_percent / 100 / self.threads)
+
+
+def plan(
+    update: Update, choice: Choice, settings: LearningSettings, replay: Path, table: Path,
+    merged: Path | None = None, *, seed: int = 0, asked: bool = False,
+) -> Job:  # fmt: skip
+    """An update of the served version (or of the one a new vocabulary starts warm from) by the answers behind it; or
+    a comparison of that version with what was served before it; or one file of it and the drafter.
+
+    table: as in `Job`; merged: folder for an update's merged file. asked: somebody wants the update now, and waits.
+    """
+    from omnidraft.learning.adapters.versions import model_fingerprint  # brings numpy
+
+    version = choice.version
+    job = Job(
+        update, str(choice.drafter), model_fingerprint(choice.drafter), str(replay), str(table),
+        str(choice.learned_in.folder), loss=settings.loss, rank=settings.rank, learning_rate=settings.learning_rate,
+        rehearsal=settings.rehearsal, cpu_percent=settings.cpu_percent,
+        start=str(version.weights) if version is not None else None,
+    )  # fmt: skip
+    if update.kind == "merge":
+        return replace(job, start=str(choice.adapter), merged=str(choice.merged))
+    if update.kind == "compare":
+        previous = choice.learned_in.previous()
+        return replace(job, other=str(previous.weights) if previous is not None else None)
+    return replace(
+        job,
+        parent=version.name if version is not None and choice.origin == "own" else None,
+        inherited=version.meta.chats if version is not None else (),
+        through=choice.learned_in.through,
+        merged=str(merged) if merged is not None else None,
+        seed=seed,
+        most_new=MOST_ASKED if asked else MOST_NEW,
+        passes=PASSES_ASKED if asked else PASSES,
+        least_steps=MORE_STEPS if asked or version is None else STEPS,
+    )
+
+
+def settle(store: AdapterStore, update: Update) -> None:
+    """Have the store take in an update that is over."""
+    if update.outcome == "refused":
+        store.reject_update(update.through)
+    store.prune()
+
+
+HOUR = 3600.0  # seconds
+MINUTES_PER_HOUR = 10.0  # of processors that training takes before it waits for the next
+ATTEMPTS = 3  # of an update that something keeps ending from outside
+
+
+class Updates:
+    """What a profile's updates do to each other: what is due, what runs, what is served after it.
+
+    running: the one that is trained now; forced: the user wants an update, however few answers there are.
+    """
+
+    def __init__(self, stores: OpenStores, adapters: Adapters) -> None:
+        self._stores, self._adapters = stores, adapters
+        self.running: Update | None = None
+        self.forced = False
+        self._choice: Choice | None = None  # what was served when the running one began
+        self._failed_with = 0  # fresh answers there were when an update failed: it takes another interval to try again
+        self._attempts = 0
+        self._unmergeable: Path | None = None
+        self._compared: set[tuple] = set()
+        self._fallen = False  # whether the served version's own answers call for a comparison
+
+    def paired(self) -> None:
+        """Something else was loaded: what its predecessor's answers called for is not due."""
+        self._fallen = False
+
+    # Due
+
+    def due(self, pairing: Pairing | None, settings: LearningSettings) -> Kind | None:
+        """What should be begun, whether or not it may begin now."""
+        if pairing is None or pairing.choice.store is None or not settings.enabled or self._stores.refused:
+            return None
+        needed = 1 if self.forced else settings.interval + self._failed_with
+        if self._stores.enough >= needed:
+            return "update"
+        if pairing.choice.lacks_merged and pairing.choice.merged != self._unmergeable:
+            return "merge"
+        return "compare" if self._fallen and pairing.choice.origin == "own" else None
+
+    def why_wait(self) -> str:
+        """Why the hour has no room for what is due, in a sentence; "" if it has, or the user wants it now.
+
+        What an update will take is what the last one took. One an hour may be longer than the hour's share.
+        """
+        history = self._stores.history
+        if self.forced or history is None or not (spent := history.spent(HOUR)):
+            return ""
+        last = next((took for _, took in history.costs()), 0.0)
+        if spent + last <= 60 * MINUTES_PER_HOUR:
+            return ""
+        return f"Training waits: {spent / 60:.1f} of {MINUTES_PER_HOUR:g} processor minutes an hour are used."
+
+    def idle_reason(self, interval: int) -> str:
+        """Why no update begins, in a sentence. interval: answers one takes."""
+        fresh = self._stores.fresh
+        if fresh >= interval and not self._stores.enough:
+            return f"{fresh} new answers; a few more are needed to judge an update by."
+        return (
+            f"The next update begins at {interval} new answers (of models with this vocabulary); "
+            f"{min(fresh, interval)} so far."
+        )
+
+    def look_at(self, pairing: Pairing) -> None:
+        """Another answer was counted for the version served: does it accept less than the one before?"""
+        if (history := self._stores.history) is not None:
+            self._fallen |= history.has_fallen(pairing.choice, self._adapters, self._compared)
+
+    # Training, judging, publishing: in the process
+
+    def begin(self, kind: Kind, pairing: Pairing, settings: LearningSettings, table: Path) -> Job:
+        """What the process has to do; an update is in the history from now on."""
+        (replay, history), choice, asked = self._stores.files, pairing.choice, self.forced
+        now = State.TRAINING if kind == "update" else State.JUDGING if kind == "compare" else State.PUBLISHING
+        update = Update(
+            history.next_number(), time.time(), choice.drafter.stem, pairing.target, pairing.pair.target.fingerprint,
+            kind=kind, state=now,
+        )  # fmt: skip
+        job = plan(update, choice, settings, replay.path, table, self._adapters.merged, seed=update.number, asked=asked)
+        self._choice = choice
+        if kind == "compare":
+            self._fallen = False
+        elif kind == "update":
+            self.forced = False
+            history.save(self._adapters.store_name(choice.learned_in), update)
+        return job
+
+    def follow(self, update: Update) -> None:
+        """Take in what the process says; history and store hear of what is over."""
+        self.running = update if update.ended is None else None
+        if update.ended is None or self._choice is None:
+            return
+        store = self._choice.learned_in
+        if update.kind == "merge" and update.outcome != "published":
+            self._unmergeable = self._choice.merged
+        elif update.kind == "compare" and update.outcome == "refused":
+            store.rollback(self._choice.learned)
+            why = "Rolled back: what was served before accepts more of the last answers."
+            self._add_reason(store, self._choice.learned, why)
+        elif update.kind == "update":
+            settle(store, update)
+            _, history = self._stores.files
+            history.save(self._adapters.store_name(store), update)
+            self._reckon(update)
+
+    def failed(self) -> None:
+        """Something went wrong that would go wrong again at once."""
+        self._failed_with = self._stores.fresh
+
+    def _reckon(self, update: Update) -> None:
+        """After a failure wait for another interval's answers; after an interruption only if it happens again."""
+        self._attempts = self._attempts + 1 if update.outcome == "interrupted" else 0
+        if update.outcome == "failed" or self._attempts >= ATTEMPTS:
+            self.failed()
+            self._attempts = 0
+        elif update.outcome in ("published", "refused"):
+            self._failed_with = 0
+
+    def choose(self, now: Choice, version: str | None, warm: bool) -> str:
+        """Serve what the user chose in place of what is served `now`. Returns a sentence."""
+        chosen = now.learned_in.choose(version, warm)
+        if now.origin == "own":
+            why = f"Left by you for {chosen.name if chosen else 'what it learned elsewhere' if warm else 'none'}."
+            self._add_reason(now.learned_in, now.learned, why)
+        what = "What it learned for another vocabulary" if warm else "The drafter as it came"
+        return f"{f'Version {chosen.number}' if chosen else what} is served from the next answer on."
+
+    def _add_reason(self, store: AdapterStore, version: Version, why: str) -> None:
+        log.info("%s: %s", version.name, why)
+        if self._stores.history is not None:
+            self._stores.history.add_reason(self._adapters.store_name(store), version.name, why)
