@@ -162,12 +162,6 @@ class CallReader(ArgumentReader, Protocol):
     begun: bool
 
 
-def call_reader(shape: CallShape, tools: Tools, tell: Tell) -> CallReader:
-    if isinstance(shape.body, JsonCalls):
-        return JsonCall(shape.body, tools, tell)
-    return NamedCall(shape.body, shape.closers, tools, tell)
-
-
 class NamedCall:
     """A call whose name stands outside of its arguments."""
 
@@ -353,7 +347,8 @@ class Attempt:
                 break
             if self._reader is not None and not self._read(self._reader, final):
                 break
-        events, self._events = self._events, []
+        events = self._events[:]
+        self._events.clear()
         return events
 
     @property
@@ -370,15 +365,19 @@ class Attempt:
         if not isinstance(found, Match):
             self._next()
             return True
-        start = skip_space(self.rest, found.end)
-        if isinstance(self.shape.body, JsonCalls):
+        start, body = skip_space(self.rest, found.end), self.shape.body
+        if isinstance(body, JsonCalls):
             start = skip_space(self.rest, start + 1) if self.rest.startswith("[", start) else start
         if start == len(self.rest):
             if final:
                 self._next()
             return final
         self.rest = self.rest[start:]
-        self._reader = call_reader(self.shape, self._tools, lambda event: self._events.append(event))
+        tell = self._events.append
+        if isinstance(body, JsonCalls):
+            self._reader = JsonCall(body, self._tools, tell)
+        else:
+            self._reader = NamedCall(body, self.shape.closers, self._tools, tell)
         return True
 
     def _read(self, reader: CallReader, final: bool) -> bool:

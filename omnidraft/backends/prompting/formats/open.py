@@ -24,7 +24,7 @@ from omnidraft.backends.prompting.formats.chat_format import (
     collect,
 )
 from omnidraft.backends.prompting.formats.pattern import Found, Markers, Match, ends, last_match, match, skip_space
-from omnidraft.backends.prompting.formats.reader import AnswerReader
+from omnidraft.backends.prompting.formats.reader import AnswerReader, Told
 from omnidraft.backends.prompting.json_schema import fits
 
 # Answers made of channels: `<|channel|>analysis<|message|>...<|end|><|start|>assistant...`. After OpenAI's description
@@ -51,19 +51,17 @@ class HarmonyReader:
 
     def __init__(self, tools: Mapping[str, Any] | None = None, begun: str = "") -> None:
         self._tools = Tools(tools)
-        self._events: list[Event] = []
+        self._told = Told()
         self._text = begun
         self._header: str | None = ""  # of the message that begins; None within one
         self._say: type[Thoughts] | type[Content] | None = None
-        self._space = ""
-        self._said = False
         self._call: JsonReader | None = None
         self._raw: list[str] = []
 
     def feed(self, text: str) -> list[Event]:
         self._text += text
         self._run(False)
-        return self._told()
+        return self._told.take()
 
     def finish(self, cut: bool = False) -> list[Event]:
         if cut:
@@ -71,11 +69,7 @@ class HarmonyReader:
             self._text = "" if self._text.startswith("<|") else self._text
             self._header = "" if self._header and _HEADED.search(self._header) else self._header
         self._run(True)
-        return self._told()
-
-    def _told(self) -> list[Event]:
-        events, self._events = self._events, []
-        return events
+        return self._told.take()
 
     def _run(self, final: bool) -> None:
         while self._text or (final and self._call is not None):
@@ -85,7 +79,7 @@ class HarmonyReader:
                 break
         if final and self._header:  # which nothing came behind
             text = _HEADED.sub("", self._header) if "<|" in self._header else self._header
-            self._events += [Content(text.lstrip())] if text.strip() else []
+            self._told.add([Content(text.lstrip())] if text.strip() else [])
             self._header = ""
 
     def _head(self, final: bool) -> None:
@@ -109,13 +103,13 @@ class HarmonyReader:
         recipient = _TO.search(header)
         channels = _CHANNEL.findall(header)
         to = recipient[1] if recipient and recipient[1] not in ("assistant", "user") else ""
-        self._header, self._said, self._space, self._raw = None, False, "", []
-        self._call, self._say = None, None
+        self._header, self._raw, self._call, self._say = None, [], None, None
+        self._told.begin_thoughts()
         if to:
             name = self._tools.known(to)
             if name is not None and (to.startswith("functions.") or not self._tools.unknown):
-                self._events.append(CallBegun(name))
-                self._call = JsonReader((), lambda piece: self._events.append(Arguments(piece)))
+                self._told.add([CallBegun(name)])
+                self._call = JsonReader((), lambda piece: self._told.add([Arguments(piece)]))
             elif to.startswith("functions."):
                 self._say = Content  # no such function
         else:
@@ -138,25 +132,18 @@ class HarmonyReader:
         stop = call.feed(self._text, 0, final)
         self._raw.append(self._take(stop))
         if call.done and not call.failed:
-            self._events.append(CallEnded())
+            self._told.add([CallEnded()])
         elif call.failed:
-            self._events.append(CallBroken("".join(self._raw)))
-            self._say, self._said = Content, True
+            self._told.add([CallBroken("".join(self._raw))])
+            self._say = Content
         if call.done or call.failed:
             self._call = None
 
     def _give(self, text: str) -> None:
-        if self._say is None:
-            return
-        if self._say is Content:
-            self._events += [Content(text)] if text else []
-            return
-        text = self._space + text if self._said else text.lstrip()
-        words = text.rstrip()
-        self._space = text[len(words) :]
-        if words:
-            self._said = True
-            self._events.append(Thoughts(words))
+        if self._say is Thoughts:
+            self._told.think(text)
+        elif self._say is Content and text:
+            self._told.add([Content(text)])
 
     def _take(self, count: int) -> str:
         taken, self._text = self._text[:count], self._text[count:]

@@ -61,8 +61,6 @@ class TagReader:
             self._begin(found)
             return found.end
         if found is None and over is None:
-            if self._shape.done and not final and start == len(text):
-                return at
             self.done = not self._shape.done
             self.failed = not self.done
             if self.done:
