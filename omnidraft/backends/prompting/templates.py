@@ -175,7 +175,6 @@ class Renderer:
 
 # How thinking is switched through a template, which calls the switch what it likes. Found by rendering: an option is
 # known where what is written changes with it.
-
 EFFORTS = ("low", "medium", "high")
 _SWITCHES: dict[str, tuple[Any, Any]] = {  # on, off
     "enable_thinking": (True, False), "thinking": (True, False), "thinking_mode": ("enabled", "disabled"),
