@@ -24,7 +24,7 @@ from tests.learning.living import ask, open_assistant, until
 from tests.test_imports import ROOT
 from tests.ui.fake_assistant import by
 from ui.chat.events import Answering
-from ui.chat.layout import build_layout
+from ui.chat.page import Page
 from ui.chat.turns import Followed
 
 MESSAGE, ANSWER = 12, 20  # the most functions of the two ways
@@ -75,7 +75,7 @@ def sessions(tmp_path, models):
 
 def test_a_message_passes_few_functions_before_the_target_computes(sessions, monkeypatch):
     with gr.Blocks():
-        view = build_layout().view
+        view = Page().view
     session, asked, started, computed, start = sessions.get(), [], [], [], threading.Thread.start
     beginnings = ui.chat.view._BEGINNINGS
     monkeypatch.setattr(beginnings, "submit", noting(beginnings.submit, asked))

@@ -19,8 +19,8 @@ from omnidraft.format import size
 from omnidraft.profiles.folders import create_profile, delete_profile, describe_profile, list_profiles, profile_size
 from omnidraft.server.guard.auth import PROFILE_COOKIE, session_of_request
 from ui.common import notes
-from ui.common.frame import EACH, PRIVATE, page_column, session_of
-from ui.common.notes import note
+from ui.common.frame import EACH, PRIVATE, SMALL, page_column, session_of
+from ui.common.notes import note, refusal_of
 
 # Facts on the profiles page: what every model is told in this profile, added and taken out.
 
@@ -29,25 +29,19 @@ HEAD = (
     "<h2>Remembered</h2><p>What every conversation of this profile begins with, for instance how to address you. "
     f"Models are told the newest facts that fit into 1/{SHARE} of their context.</p>"
 )
-FACTS_SCRIPT = """
-element.addEventListener('click', (event) => {
-  const button = event.target.closest('button[data-name]');
-  if (button) trigger('act', {name: button.dataset.name});
-});
-"""
 
 
 def build_facts(sessions: Sessions, page: gr.Blocks) -> None:
     """Make the group where the layout stands."""
     with gr.Group(elem_classes="od-group"):
         gr.HTML(HEAD)
-        shown = gr.HTML(elem_id="od-facts", js_on_load=FACTS_SCRIPT)
+        shown = gr.HTML(elem_id="od-facts", js_on_load=notes.CLICKS)
         with gr.Row(elem_classes="od-keep"):
             fact = gr.Textbox(
                 label="A fact to remember", show_label=False, placeholder="I write British English.", container=False,
                 max_lines=1, max_length=MAX_FACT, elem_id="od-fact", scale=1,
             )  # fmt: skip
-            keep = gr.Button("Remember", size="sm", elem_id="od-fact-keep", scale=0, min_width=0)
+            keep = gr.Button("Remember", elem_id="od-fact-keep", min_width=0, **SMALL)
         said = gr.HTML(elem_id="od-facts-said")
 
     def arrive(request: gr.Request) -> str:
@@ -55,19 +49,15 @@ def build_facts(sessions: Sessions, page: gr.Blocks) -> None:
 
     def remember(text: str, request: gr.Request) -> dict:
         session = session_of(sessions, request)
-        try:
-            session.store.library.save(Fact(text))
-        except OmniDraftError as error:
-            return {said: note(str(error), bad=True)}
+        if refused := refusal_of(lambda: session.store.library.save(Fact(text))):
+            return {said: refused}
         return {shown: _list(session), fact: "", said: ""}
 
     def forget(request: gr.Request, event: gr.EventData) -> dict:
         session = session_of(sessions, request)
-        try:
-            session.store.library.delete("fact", event._data["name"])
-        except OmniDraftError as error:
-            return {shown: _list(session), said: note(str(error), bad=True)}
-        return {shown: _list(session), said: note("Forgotten. What was said and learned before stays.")}
+        refused = refusal_of(lambda: session.store.library.delete("fact", event._data["name"]))
+        told = note("Forgotten. What was said and learned before stays.")
+        return {shown: _list(session), said: refused or told}
 
     page.load(arrive, None, [shown], **PRIVATE)
     gr.on([keep.click, fact.submit], remember, [fact], [shown, fact, said], **PRIVATE)
@@ -79,7 +69,7 @@ def _list(session: Session) -> str:
     if not facts:
         return "<p>Nothing yet.</p>"
     rows = [
-        f'<li><span>{escape(fact)}</span><button type="button" data-name="{escape(fact)}" '
+        f'<li><span>{escape(fact)}</span><button type="button" data-kind="forget" data-name="{escape(fact)}" '
         f'aria-label="Forget: {escape(fact)}">Forget</button></li>' for fact in facts
     ]  # fmt: skip
     return f'<ul class="od-facts">{"".join(rows)}</ul>'
@@ -115,14 +105,13 @@ class Parts:
         with gr.Group(elem_classes="od-group", visible=alone):
             gr.HTML("<h2>New profile</h2>")
             self.name = gr.Textbox(label="Name", max_lines=1, elem_id="od-profile-name", elem_classes="od-field")
-            self.make = gr.Button("Create", size="sm", elem_id="od-profile-create", scale=0)
+            self.make = gr.Button("Create", elem_id="od-profile-create", **SMALL)
         with gr.Group(elem_classes="od-group", visible=False) as self.sure:
             self.warning = gr.HTML()
             self.typed = gr.Textbox(
                 label="Its name, to be sure", max_lines=1, elem_id="od-profile-typed", elem_classes="od-field"
             )
-            kind = {"size": "sm", "variant": "stop", "scale": 0}
-            self.remove = gr.Button("Delete for good", elem_id="od-profile-remove", **kind)
+            self.remove = gr.Button("Delete for good", elem_id="od-profile-remove", variant="stop", **SMALL)
         self.doomed = gr.State(None)
 
 

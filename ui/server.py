@@ -33,13 +33,11 @@ from ui import profiles as profiles_page
 from ui import settings as settings_page
 from ui.chat import library
 from ui.chat import page as chat_page
-from ui.common import theme
-from ui.common.frame import PAGES, Frame
-from ui.common.theme import ThemeCookie
+from ui.common.frame import PAGES, STYLES, Frame, ThemeCookie, theme
 from ui.drift import page as drift_page
 from ui.learning import page as learning_page
-from ui.models import bringing
 from ui.models import page as models_page
+from ui.models import places
 
 # Puts the pages together into one Gradio application.
 
@@ -56,7 +54,7 @@ def build(sessions: Sessions) -> gr.Blocks:
         "Profiles": profiles_page,
     }
     for name, module in others.items():
-        with pages.route(name, dict(PAGES)[name], show_in_navbar=False):
+        with pages.route(name, PAGES[name][0], show_in_navbar=False):
             module.build(sessions, pages)
     pages.queue(default_concurrency_limit=None, api_open=False)
     return pages
@@ -89,7 +87,7 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
     library.add_routes(app, sessions)
     profiles_page.add_routes(app, sessions)
     drift_page.add_routes(app, sessions)
-    bringing.add_routes(app, sessions)
+    places.add_routes(app, sessions)
     # With accounts the gate checks the API's keys, which are names and passwords then; no request could hold two.
     alone = sessions.accounts is None
     api.add_routes(app, sessions, api_key if alone else None, exposed=alone and not is_local(host))
@@ -132,8 +130,8 @@ def _mounted(app: FastAPI, sessions: Sessions) -> FastAPI:
         app,
         blocks,
         path="/",
-        theme=theme.theme(),
-        css_paths=theme.STYLES,
+        theme=theme(),
+        css_paths=STYLES,
         footer_links=[],
         run_history=False,
         enable_monitoring=False,

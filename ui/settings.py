@@ -11,9 +11,8 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.format import count, percent, size
 from ui.common import fields
 from ui.common.fields import LAYERS, fold
-from ui.common.frame import PRIVATE, page_column, session_of
+from ui.common.frame import COOKIE, COOKIE_LASTS, PRIVATE, SMALL, page_column, session_of
 from ui.common.notes import note_of, tip
-from ui.common.theme import COOKIE, COOKIE_LASTS
 
 GROUPS = [
     ("look", "Look"),
@@ -28,11 +27,8 @@ HEADINGS = {  # those whose words are explained there
     "draft": f"Drafting and {tip('verification')}",
     "cache": tip("n-gram cache", "N-gram cache"),
 }
-ALSO = {
-    "look": ["theme"],
-    "model": ["templates", "unload_after"],
-    "api": ["allowed_origins"],
-}  # settings that are in no group of their own
+# Settings that are in no group of their own.
+ALSO = {"look": ["theme"], "model": ["templates", "unload_after"], "api": ["allowed_origins"]}
 ELSEWHERE = ("model.workers",)  # on the models page, where one sees who they are
 TOP = 60
 FIND = (
@@ -68,21 +64,21 @@ class Parts:
                     fold()
                     self.fields |= {name: fields.make(name) for name in experts}
                 self._more(group)
-        self.reset = gr.Button("Reset all settings", size="sm", variant="stop", elem_id="od-settings-reset", scale=0)
+        self.reset = gr.Button("Reset all settings", variant="stop", elem_id="od-settings-reset", **SMALL)
 
     def _more(self, group: str) -> None:
         """What stands below the fields of a group."""
         if group == "cache":
             self.cache = gr.HTML(elem_id="od-cache")
             with gr.Row(elem_classes="od-buttons"):
-                self.refresh = gr.Button("Refresh", size="sm", elem_id="od-cache-refresh", scale=0)
-                self.clear = gr.Button("Clear the cache", size="sm", variant="stop", elem_id="od-cache-clear", scale=0)
+                self.refresh = gr.Button("Refresh", elem_id="od-cache-refresh", **SMALL)
+                self.clear = gr.Button("Clear the cache", variant="stop", elem_id="od-cache-clear", **SMALL)
             with gr.Row(visible=False, elem_classes="od-buttons") as self.sure:
                 gr.HTML("<p>Everything it learned in this family goes.</p>")
-                self.yes = gr.Button("Clear", size="sm", variant="stop", elem_id="od-cache-yes", scale=0)
-                self.no = gr.Button("Keep", size="sm", scale=0)
+                self.yes = gr.Button("Clear", variant="stop", elem_id="od-cache-yes", **SMALL)
+                self.no = gr.Button("Keep", **SMALL)
         elif group == "model":
-            self.reload = gr.Button("Load the model again", size="sm", elem_id="od-reload", scale=0)
+            self.reload = gr.Button("Load the model again", elem_id="od-reload", **SMALL)
         elif group == "learning":
             told = "What came of it, and how to take it back"
             gr.HTML(f'<p class="od-more">{told}: <a href="/learning">Learning</a>.</p>')

@@ -13,7 +13,7 @@ from typing import Any
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.tools import Toolbox
-from omnidraft.backends.prompting.formats.events import Call, collect
+from omnidraft.backends.prompting.formats.chat_format import Call, collect
 from omnidraft.backends.prompting.formats.open import Reader
 from omnidraft.backends.prompting.formats.pattern import is_tag
 from omnidraft.backends.prompting.templates import ChatTemplate

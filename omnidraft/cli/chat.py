@@ -20,9 +20,9 @@ from typing import Any
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.catalog import choose_drafter, choose_target
 from omnidraft.backends.pictures import Picture, open_picture
-from omnidraft.backends.prompting.formats.events import collect
+from omnidraft.backends.prompting.formats.chat_format import collect
 from omnidraft.backends.prompting.prompt import with_pictures
-from omnidraft.backends.prompting.thinking import EFFORTS
+from omnidraft.backends.prompting.templates import EFFORTS
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.cli.report import draft_length, print_json, printed, report, summary
 from omnidraft.decoding.events import Finished, Token

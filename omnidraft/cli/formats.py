@@ -11,18 +11,18 @@ from typing import Any
 import jinja2
 
 from omnidraft.backends.gguf.file import read_info
-from omnidraft.backends.prompting.formats.events import Reading
-from omnidraft.backends.prompting.formats.of_template import format_of_source
-from omnidraft.backends.prompting.formats.open import read, schemas
-from omnidraft.backends.prompting.formats.pattern import (
+from omnidraft.backends.prompting.formats.chat_format import (
     ChatFormat,
     CodeArguments,
     JsonArguments,
     JsonCalls,
     LooseArguments,
     NamedCalls,
-    Pattern,
+    Reading,
 )
+from omnidraft.backends.prompting.formats.of_template import format_of_source
+from omnidraft.backends.prompting.formats.open import read, schemas
+from omnidraft.backends.prompting.formats.pattern import Pattern
 from omnidraft.errors import ModelError, OmniDraftError
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from omnidraft.backends.prompting.formats.harmony import THOUGHT_MARKS
+from omnidraft.backends.prompting.formats.open import THOUGHT_MARKS
 from omnidraft.chats.search import in_tags, said
 
 CHANNEL = ("<|channel>thought", "<channel|>", "")

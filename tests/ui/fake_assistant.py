@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+from omnidraft.backends.prompting.formats.chat_format import ChatFormat
 from omnidraft.backends.prompting.formats.open import open_reader
-from omnidraft.backends.prompting.formats.pattern import ChatFormat
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import DataHome

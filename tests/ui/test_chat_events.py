@@ -19,9 +19,8 @@ from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
 from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import FakeAssistant, by, clicked, shown
-from ui.chat.events import Answering
-from ui.chat.layout import build_layout
-from ui.chat.option_events import Options
+from ui.chat import page as chat_page
+from ui.chat.events import Answering, OptionEvents
 from ui.chat.page import TOO_LATE, Conversations
 from ui.chat.parts import GONE
 from ui.chat.turns import UNANSWERED, WAITING, Followed
@@ -36,7 +35,7 @@ class Page:
     def __init__(self, sessions: Sessions, view, profile: str) -> None:
         self.view, self.who = view, by(profile)
         self.answering, self.chats, self.options = (
-            made(sessions, view) for made in (Answering, Conversations, Options)
+            made(sessions, view) for made in (Answering, Conversations, OptionEvents)
         )  # fmt: skip
 
     def ask(self, text: str, chat: str | None, editing: str | None = None, files=FILES) -> dict:
@@ -69,7 +68,7 @@ def sessions(tmp_path, monkeypatch, models):
 @pytest.fixture
 def view():
     with gr.Blocks():
-        yield build_layout().view
+        yield chat_page.Page().view
 
 
 @pytest.fixture
@@ -216,7 +215,7 @@ def test_what_was_deleted_last_comes_back_whole_and_once(page, other_page, ada):
     update = page.row(one, kind="delete", id="", ids=[one, two])
     assert "2 conversations were deleted" in update["notice"]
     assert not {one, two} & {chat.id for chat in ada.store.conversations()}
-    mark = re.search(r'class="od-undo" data-mark="(\w+)"', update["notice"])[1]
+    mark = re.search(r'class="od-undo" .*data-mark="(\w+)"', update["notice"])[1]
     assert TOO_LATE in other_page.undo(update["chat_id"], mark)["notice"]
     assert page.undo(update["chat_id"], mark)["chat_id"] == one
     assert [ada.store.snapshot(chat) for chat in (one, two)] == before

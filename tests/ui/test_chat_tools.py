@@ -15,10 +15,9 @@ from tests.serving import served
 from tests.ui.chatting import arrived, ask, tab, wait_idle
 from tests.ui.fake_assistant import by, clicked, shown
 from tests.ui.scripted_assistant import ScriptedAssistant, call
-from ui.chat.events import Answering
-from ui.chat.layout import build_layout
-from ui.chat.option_events import Options
-from ui.chat.tools import INFO, WAITING, question
+from ui.chat.events import Answering, OptionEvents
+from ui.chat.page import Page
+from ui.chat.parts import CALL_WAITS, TOOLS, question
 from ui.chat.turns import Followed, turns
 
 SUM = call("calculator", '{"expression": "6 * 7"}')
@@ -37,7 +36,7 @@ def sessions(tmp_path, monkeypatch, models):
 @pytest.fixture
 def view():
     with gr.Blocks():
-        yield build_layout().view
+        yield Page().view
 
 
 @pytest.fixture
@@ -60,26 +59,26 @@ def rows_of(session, chat):
 
 def test_the_switch_is_the_conversations(sessions, view, ada):
     chat = ada.shown.chat().id
-    assert "you decide" in shown(view, Options(sessions, view).tools(True, chat, by("ada")))["notice"]
+    assert "you decide" in shown(view, OptionEvents(sessions, view).tools(True, chat, by("ada")))["notice"]
     assert ada.store.get(chat).tools == ()
     assert shown(view, view.open(ada, ada.store.get(chat), None))["tools"].value is True
-    shown(view, Options(sessions, view).tools(False, chat, by("ada")))
+    shown(view, OptionEvents(sessions, view).tools(False, chat, by("ada")))
     assert ada.store.get(chat).tools is None
     assert shown(view, view.open(ada, ada.shown.new_chat(), None))["tools"].value is False
 
 
 def test_named_servers_are_listed_and_started_by_the_switch_alone(sessions, view, ada):
-    assert shown(view, view.open(ada, ada.shown.chat(), None))["tools"].info == INFO
+    assert shown(view, view.open(ada, ada.shown.chat(), None))["tools"].info == TOOLS
     named(sessions.home, shelf=a_server(), broken={"command": "no-such-program-here"})
     chat = ada.shown.chat()
     listed = shown(view, view.open(ada, chat, None))["tools"].info
     assert "mcp/ada.json" in listed
     assert "shelf: not running; broken: not running." in listed
-    first, last = list(Options(sessions, view).tools(True, chat.id, by("ada")))
+    first, last = list(OptionEvents(sessions, view).tools(True, chat.id, by("ada")))
     assert "Starting" in first[view.notice]
     assert "The server broken could not be started" in last[view.notice]
     assert "shelf: greet, fail, write, wait, end, environment; broken: not running." in last[view.tools].info
-    (told,) = Options(sessions, view).tools(False, chat.id, by("ada"))
+    (told,) = OptionEvents(sessions, view).tools(False, chat.id, by("ada"))
     assert "broken" not in told[view.notice]
 
 
@@ -90,7 +89,7 @@ def test_a_call_is_shown_in_the_answer_and_asked_about(view, ada):
     assert words["content"]["text"].strip() == "Let me see."
     assert asks["metadata"]["title"] == "Asks to use calculator"
     assert "6 * 7" in asks["content"]["text"]
-    assert end["content"]["text"] == WAITING
+    assert end["content"]["text"] == CALL_WAITS
     assert len(found.rows) == len(found.marks)
     html = shown(view, view.open(ada, ada.store.get(chat), chat))["permit"]
     assert f'data-call="{open_call(answer.steps).id}"' in html

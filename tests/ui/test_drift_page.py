@@ -11,14 +11,14 @@ from tests.lab.traces import state_of
 from tests.real import QWEN, SMOL, real_model
 from tests.serving import SETTINGS
 from tests.ui.chatting import choose, write
-from ui.drift import view
+from ui.drift.page import table
 
 
 def test_a_speedup_is_shown_with_its_interval_and_not_of_too_few_prompts():
     state = state_of([(1, 10)] * 2, [(1, 10)] * 4)
     for number, plain in enumerate((50.0, 40.0, 80.0, 50.0), 2):
         state.points[number] = replace(state.points[number], plain_tokens_per_second=plain)
-    few, enough = view.table(state).split("<tr>")[-2:]
+    few, enough = table(state).split("<tr>")[-2:]
     assert few.endswith("<td>–</td></tr>")
     assert "<td>1.94× [1.44, 2.38]</td></tr>" in enough
 

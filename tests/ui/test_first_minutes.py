@@ -14,7 +14,7 @@ from tests.ui.conftest import Server
 from tests.ui.stub_hub import StubHub
 from tests.ui.test_daily_use import SHIFTS
 from tests.ui.test_race_page import IN_VIEW
-from ui.chat.first_screen import TOY_EXAMPLES
+from ui.chat.parts import TOY_EXAMPLES
 from ui.common.notes import MEANINGS
 
 SUMS = {"What is 2 + 3?": 5, "7+8=?": 15, "What's 9 + 4?": 13, "How much is 12 plus 7?": 19, "What is 15 - 6?": 9}

@@ -10,7 +10,7 @@ from omnidraft.errors import SettingsError
 from omnidraft.storage.paths import find_data_home
 from tests.lent import named, needs_rpc, workers
 from tests.serving import free_port
-from ui.models import workers as page
+from ui.models import places as page
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_in_a_browser(make_server, pages):
 
 def test_who_signs_in_may_not_name_workers(session):
     address = f"127.0.0.1:{free_port()}"
-    assert page.change(session, False, worker_list.add, address) == (page.SHARED, False)
+    assert page.change(session, False, worker_list.add, address) == (page.WORKERS_SHARED, False)
     assert session.settings.model.workers is None
     told, done = page.change(session, True, worker_list.add, "a b")
     assert not done

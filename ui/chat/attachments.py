@@ -28,15 +28,6 @@ PREVIEW = 96  # pixels
 TOO_LONG = [("Do not send", REFUSE), ("Keep the beginning", BEGINNING), ("Keep the end", END)]
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
-# Sends which file to take off again.
-SCRIPT = """
-element.addEventListener('click', (event) => {
-  const button = event.target.closest('button[data-index]');
-  if (button) trigger('act', {index: Number(button.dataset.index)});
-});
-"""
-
-
 Attached = TextFile | PictureFile
 
 
@@ -130,8 +121,8 @@ def _preview(file: PictureFile) -> str:
 def _chip(index: int, name: str, preview: str, about: str) -> str:
     name = escape(name)
     return (
-        f'<li>{preview}<span>{name}</span><small>{about}</small><button type="button" data-index="{index}" '
-        f'aria-label="Take {name} off" title="Take it off">×</button></li>'
+        f'<li>{preview}<span>{name}</span><small>{about}</small><button type="button" data-kind="off" '
+        f'data-index="{index}" aria-label="Take {name} off" title="Take it off">×</button></li>'
     )
 
 

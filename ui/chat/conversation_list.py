@@ -1,6 +1,8 @@
-"""The list of conversations as HTML. What is clicked in it becomes an event by the script of `named_rows`.
+"""Lists of things with names as HTML: any list whose rows can be renamed and deleted, and that of the conversations.
 
-Titles come from outside and are escaped.
+A script turns clicks into one event, `act`. It carries {kind, id} of the button, `at`, the time by the page's clock in
+ms, and the new `title` where something is renamed; `open` is a click on the row. Names come from outside and are
+escaped.
 """
 
 from __future__ import annotations
@@ -11,8 +13,49 @@ from html import escape
 
 from omnidraft.app.session import Session
 from omnidraft.chats import Conversation, Hit
-from ui.chat.named_rows import act, named_row
-from ui.common.frame import address
+from ui.common.frame import address, script
+
+_PEN = "M4 20l1-4L16 5l3 3L8 19z"
+_BIN = "M5 7h14M10 7V5h4v2M7 7l1 12h8l1-12"
+
+
+def named_row(
+    key: str,
+    name: str,
+    *,
+    acts: str = "",
+    stop: str = "",
+    extra: str = "",
+    marks: str = "",
+    address: str = "",
+    box: str = "",
+) -> str:
+    """One row with its buttons: those given, rename, delete. marks: attributes of the row. extra: a line below.
+
+    `data-learned` among the marks: it may be forgotten, too. `stop` is a button that is always seen. What has an
+    address is a link, which another tab can open. `box` stands before the name.
+    """
+    below = f"<small>{escape(extra)}</small>" if extra else ""
+    tag, kind = ("a", f'href="{escape(address)}"') if address else ("button", 'type="button"')
+    return (
+        f'<div class="od-item" data-id="{escape(key)}" {marks}>{box}'
+        f'<{tag} {kind} class="od-row" data-kind="open"><span>{escape(name)}</span>{below}</{tag}>'
+        f'{stop}<span class="od-acts">{acts}{act("rename", "Rename", name, _PEN)}'
+        f"{act('ask-delete', 'Delete', name, _BIN)}</span></div>"
+    )
+
+
+def act(kind: str, word: str, name: str, path: str, hint: str = "", mark: str = "") -> str:
+    """A button of a row: what it does to which, said to a screen reader; an icon."""
+    return (
+        f'<button type="button" class="{f"od-act {mark}".strip()}" data-kind="{kind}" '
+        f'aria-label="{escape(f"{word} {name}")}" '
+        f'title="{escape(hint or word)}"><svg viewBox="0 0 24 24" aria-hidden="true"><path d="{path}"/></svg></button>'
+    )
+
+
+SCRIPT = script("rows.js")
+
 
 _STOP = "M8 8h8v8H8z"
 _PIN = "M9 4h6l-1 6 3 4H7l3-4zM12 14v6"
@@ -25,39 +68,7 @@ _PICK = (
     '<button type="button" data-pick="archive">Archive</button><a data-pick="export" download>Export</a>'
     '<button type="button" data-pick="delete">Delete</button></span></div>'
 )
-# Several at once, behind the script of `named_rows`. The list is drawn anew with every change: what is chosen is kept.
-PICK_SCRIPT = """
-const picked = new Set();
-let picking = false;
-const pick = () => {
-  const list = element.querySelector('.od-list');
-  const boxes = [...element.querySelectorAll('.od-item [type=checkbox]')];
-  for (const id of picked) if (!boxes.some((box) => box.value === id)) picked.delete(id);
-  for (const box of boxes) box.checked = picked.has(box.value);
-  list?.classList.toggle('od-picking', picking);
-  const begin = element.querySelector('[data-pick=begin]');
-  const word = picking ? 'Done' : 'Select';
-  if (begin && begin.textContent !== word) begin.textContent = word;
-  element.querySelector('.od-pick span')?.toggleAttribute('hidden', !picking || !picked.size);
-  element.querySelector('[data-pick=export]')?.setAttribute('href', `/export/${[...picked].join('+')}.json`);
-};
-element.addEventListener('change', ({target}) => {
-  if (target.type !== 'checkbox') return;
-  picked[target.checked ? 'add' : 'delete'](target.value);
-  pick();
-});
-element.addEventListener('click', (event) => {
-  const what = event.target.closest('[data-pick]')?.dataset.pick;
-  if (!what) return;
-  const ids = [...picked];
-  if (what === 'begin') picking = !picking;
-  else if (what !== 'export') { picking = false; send(what, '', {ids}); }
-  if (!picking) picked.clear();
-  pick();
-});
-new MutationObserver(pick).observe(element, {childList: true, subtree: true});
-pick();
-"""
+PICK_SCRIPT = script("picks.js")
 
 
 def listing(session: Session, current: str, query: str = "") -> str:

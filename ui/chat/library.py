@@ -32,10 +32,10 @@ from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.profiles.importing import taken
 from omnidraft.server.guard.auth import session_of_request
 from omnidraft.storage.files import reason
+from ui.chat.conversation_list import SCRIPT, named_row
 from ui.chat.events import Handlers, Updates, telling
-from ui.chat.named_rows import SCRIPT, named_row
 from ui.chat.turns import Followed
-from ui.common.frame import session_of
+from ui.common.frame import BARE, SMALL, session_of
 from ui.common.notes import note
 
 LINK = '<div class="od-links"><a href="/library.json" download>Export</a></div>'
@@ -54,26 +54,25 @@ class LibraryParts:
     def __init__(self) -> None:
         gr.HTML("<h3>Presets</h3><p>System prompt, sampling and model.</p>", elem_classes="od-library-head")
         self.presets = gr.HTML(elem_id="od-presets", js_on_load=SCRIPT)
-        small = {"size": "sm", "scale": 0, "min_width": 0}
         with gr.Row(elem_classes="od-keep"):
             self.preset_name = _name("Name for a preset of the options as they are now", "od-preset-name")
-            self.keep_preset = gr.Button("Save options", elem_id="od-preset-save", **small)
+            self.keep_preset = gr.Button("Save options", elem_id="od-preset-save", min_width=0, **SMALL)
         gr.HTML("<h3>Prompts</h3><p>A click puts one into the message box.</p>", elem_classes="od-library-head")
         self.prompts = gr.HTML(elem_id="od-prompts", js_on_load=SCRIPT)
         with gr.Row(elem_classes="od-keep"):
             self.prompt_name = _name("Name for a prompt of what stands in the message box", "od-prompt-name")
-            self.keep_prompt = gr.Button("Save message", elem_id="od-prompt-save", **small)
+            self.keep_prompt = gr.Button("Save message", elem_id="od-prompt-save", min_width=0, **SMALL)
         self.said = gr.HTML(elem_id="od-library-said")
         with gr.Row(elem_id="od-library-transfer"):
             gr.HTML(LINK)
-            self.upload = gr.UploadButton("Import", file_types=[".json"], elem_id="od-library-import", **small)
+            self.upload = gr.UploadButton(
+                "Import", file_types=[".json"], elem_id="od-library-import", min_width=0, **SMALL
+            )
         self.outputs = [self.presets, self.preset_name, self.prompts, self.prompt_name, self.said]
 
 
 def _name(label: str, name: str) -> gr.Textbox:
-    return gr.Textbox(
-        label=label, show_label=False, placeholder="Name", container=False, max_lines=1, elem_id=name, scale=1
-    )
+    return gr.Textbox(label=label, placeholder="Name", max_lines=1, elem_id=name, scale=1, **BARE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +128,7 @@ class LibraryEvents(Handlers):
     def import_file(self, upload: str | None, chat: str | None, request: gr.Request) -> Updates:
         with taken(Path(upload or "")) as file:
             session, _ = self.here(request, chat)
-            try:
-                imported = session.store.library.import_text(file.read_bytes())
-            except OSError as error:
-                raise StorageError(f"{file.name} cannot be read: {reason(error)}.") from error
+            imported = session.store.library.import_text(_read(file))
         told = ", ".join(f"{number} {kind}{'s' * (number != 1)}" for kind, number in imported.items())
         yield {**self._lists(session), self.parts.said: note(f"Imported: {told}.")}
 
@@ -230,10 +226,7 @@ def import_file(store: ChatStore, file: Path) -> tuple[list[Conversation], str]:
 
     A file of ours, or an export of ChatGPT, Open WebUI or LM Studio. StorageError says why none could be added.
     """
-    try:
-        zipped, data = is_zip(file), file.read_bytes()
-    except OSError as error:
-        raise StorageError(f"{file.name} cannot be read: {reason(error)}.") from error
+    data, zipped = _read(file), is_zip(file)
     if zipped or data.lstrip().removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"[")):
         if (brought := read_foreign(file)) is not None:
             return store.insert(brought.conversations), brought.sentence()
@@ -243,6 +236,13 @@ def import_file(store: ChatStore, file: Path) -> tuple[list[Conversation], str]:
     else:
         added = [import_markdown(store, data)]
     return added, f"{len(added)} conversation{'s were' if len(added) != 1 else ' was'} imported."
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise StorageError(f"{file.name} cannot be read: {reason(error)}.") from error
 
 
 def _file(text: str, kind: str, name: str) -> Response:

@@ -1,8 +1,9 @@
-"""The chat page: which event does what. What stands on it is chat_layout's, what is shown is chat_view's business."""
+"""The chat page: what stands where, and which event does what. What is shown is `view`'s business."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,116 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.chats.records import written_tags
 from omnidraft.errors import OmniDraftError
 from omnidraft.profiles.importing import taken
-from ui.chat import library
-from ui.chat.conversation_list import listing
-from ui.chat.events import Answering, Handlers, Updates, telling
-from ui.chat.layout import Page, build_layout
+from ui.chat import attachments, library
+from ui.chat.conversation_list import PICK_SCRIPT, SCRIPT, listing
+from ui.chat.events import Answering, Handlers, OptionEvents, Updates, telling
 from ui.chat.library import WRITTEN, LibraryEvents
-from ui.chat.option_events import Options
-from ui.chat.parts import note
+from ui.chat.options import Options
+from ui.chat.parts import PERMIT_SCRIPT, TOOLS, arriving, examples, note
 from ui.chat.turns import Followed
-from ui.common.frame import EACH, LAST, PRIVATE, session_of
+from ui.chat.view import ChatView
+from ui.common.frame import BARE, EACH, LAST, PRIVATE, SMALL, mobile_bar, session_of, side_head
+from ui.common.notes import CLICKS
+
+LATEX = [
+    {"left": "$$", "right": "$$", "display": True},
+    {"left": "\\[", "right": "\\]", "display": True},
+    {"left": "\\(", "right": "\\)", "display": False},
+]
+# The page script calls this with what was clicked below a message.
+BUS = "window.odTurn = (detail) => trigger('act', detail);"
+ASIDE_BUTTON = (
+    '<button type="button" data-od="aside" aria-label="Speed and options" aria-expanded="false">'
+    '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M4 7h10M18 7h2M4 17h2M10 17h10M14 4v6M6 14v6"/></svg>'
+    "</button>"
+)
+IDLE_LOOK = 5.0  # seconds between a page's questions whether the model is still in memory
+
+
+class Page:
+    """The page's components, made inside the current blocks. view: those that an event may change; the others only
+    start events."""
+
+    def __init__(self) -> None:
+        with gr.Row(elem_id="od-shell", elem_classes="od-chat-shell"):
+            with gr.Column(elem_id="od-side", scale=0, min_width=0):
+                self._side()
+            with gr.Column(elem_id="od-main", scale=1, min_width=0):
+                mobile_bar("Chat")
+                self._conversation()
+                self._composer()
+            with gr.Column(elem_id="od-aside", scale=0, min_width=0):
+                self._aside()
+        self.chat_id, self.editing, self.attached = gr.State(None), gr.State(None), gr.State([])
+        self.followed, self.seen_idle, self.tick = gr.State(Followed()), gr.State(0), gr.Timer(IDLE_LOOK)
+        self.view = ChatView(**{field.name: vars(self)[field.name] for field in fields(ChatView)})
+
+    def _side(self) -> None:
+        """Names, pages, the list of conversations, import and export."""
+        side_head("Chat")
+        self.new = gr.Button("New chat", elem_id="od-new", size="sm")
+        self.query = gr.Textbox(
+            label="Search conversations", placeholder="Search", elem_id="od-search", max_lines=1, **BARE
+        )
+        self.rows = gr.HTML(elem_id="od-rows", js_on_load=SCRIPT + PICK_SCRIPT)
+        with gr.Row(elem_id="od-transfer"):
+            self.links = gr.HTML(elem_id="od-links")
+            self.upload = gr.UploadButton(
+                "Import", file_types=[".json", ".md", ".zip"], elem_id="od-import", min_width=0, **SMALL
+            )
+
+    def _conversation(self) -> None:
+        """The model, the drafting switch, how full the context is; the turns, and the lines below them."""
+        with gr.Row(elem_id="od-top"):
+            self.target = gr.Dropdown(label="Model", elem_id="od-target", min_width=120, filterable=False, **BARE)
+            self.speculation = gr.Checkbox(
+                label="Drafting", value=True, container=False, elem_id="od-spec", scale=0, min_width=0
+            )
+            self.gauge = gr.HTML(elem_id="od-state")
+            gr.HTML(ASIDE_BUTTON, elem_id="od-aside-button")
+        self.chat = gr.Chatbot(
+            label="Conversation", elem_id="od-chat", layout="panel", height=None, buttons=[], latex_delimiters=LATEX,
+            placeholder=arriving(), group_consecutive_messages=False, examples=examples(None),
+            autoscroll=False,  # turns.js does it: Gradio's own pulls readers down who have scrolled up a little
+            **BARE,
+        )  # fmt: skip
+        self.marks = gr.HTML(elem_id="od-bus", js_on_load=BUS)
+        self.permit = gr.HTML(elem_id="od-permit", js_on_load=PERMIT_SCRIPT)
+        self.notice = gr.HTML(elem_id="od-notice", js_on_load=CLICKS)
+        self.line = gr.HTML(elem_id="od-line")
+
+    def _composer(self) -> None:
+        """Where a message is written: its files above, then the box between its buttons."""
+        self.chips = gr.HTML(elem_id="od-attached", js_on_load=CLICKS)
+        self.too_long = gr.Radio(
+            attachments.TOO_LONG, value=attachments.REFUSE, label="The files do not fit the context", visible=False,
+            elem_id="od-too-long",
+        )  # fmt: skip
+        with gr.Row(elem_id="od-composer"):
+            self.attach = gr.UploadButton(
+                "Attach pictures, text, PDF, Word or Excel files", file_count="multiple", elem_id="od-attach",
+                min_width=0, **SMALL,
+            )  # fmt: skip
+            self.box = gr.Textbox(
+                label="Message", placeholder="Write a message", lines=1, max_lines=10, elem_id="od-box", scale=1, **BARE
+            )
+            self.cancel = gr.Button("Cancel", elem_id="od-cancel", visible=False, scale=0, min_width=76)
+            self.send = gr.Button("Send", variant="primary", elem_id="od-send", scale=0, min_width=76)
+            self.stop = gr.Button("Stop", variant="stop", elem_id="od-stop", visible=False, scale=0, min_width=76)
+
+    def _aside(self) -> None:
+        """Speed, origins of the tokens, options, presets and prompts."""
+        with gr.Tabs(elem_id="od-tabs"):
+            with gr.Tab("Speed", id="speed"):
+                self.side = gr.HTML(elem_id="od-live")
+            with gr.Tab("Tokens", id="tokens"):
+                self.tokens = gr.HTML(elem_id="od-origins")
+            with gr.Tab("Options", id="options"):
+                self.tools = gr.Checkbox(label="Tools", info=TOOLS, elem_id="od-tools", container=False)
+                self.options = Options()
+            with gr.Tab("Library", id="library"):
+                self.library = library.LibraryParts()
+
 
 # What happens in the list of conversations: one is opened, renamed, tagged, deleted, forgotten; files of them come.
 
@@ -126,7 +228,7 @@ def stop_writing(session: Session, chat: str) -> None:
 def build(sessions: Sessions) -> None:
     """Make the page inside the current blocks."""
     blocks = gr.context.Context.root_block
-    page = build_layout()
+    page = Page()
     answering = Answering(sessions, page.view)
     _connect_answers(page, blocks, answering)
     _connect_conversations(sessions, page, partial(_follow_behind, answering))
@@ -177,7 +279,7 @@ def _connect_conversations(sessions: Sessions, page: Page, behind: Callable[[Any
 
 def _connect_options(sessions: Sessions, page: Page) -> None:
     """Model, speculation switch and options of the conversation."""
-    view, chosen = page.view, Options(sessions, page.view)
+    view, chosen = page.view, OptionEvents(sessions, page.view)
     view.target.input(chosen.target, [view.target, view.chat_id, view.followed], view.outputs, **EACH)
     view.speculation.input(chosen.speculate, [view.speculation, view.chat_id], [view.side, view.notice], **LAST)
     view.tools.input(chosen.tools, [view.tools, view.chat_id], [view.tools, view.notice], **LAST)

@@ -1,17 +1,30 @@
-"""Small parts of the chat page as HTML: the gauge, the export links, the notices; and what they are made from."""
+"""Small parts of the chat page as HTML: the gauge, the notices, the empty chat, calls of functions and the question
+whether they may run; and what they are made from."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Sequence
+from html import escape
+from pathlib import Path
 
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob, Live
+from omnidraft.app.catalog import DEFAULT, KNOWN, Known
 from omnidraft.app.conversing import answering
 from omnidraft.app.kept_answer import shown_pieces, stored_plain
+from omnidraft.app.outlook import known_speeds
 from omnidraft.app.session import Session
+from omnidraft.app.speeds import by_size
+from omnidraft.app.tool_use import ALWAYS, ONCE, REFUSE
+from omnidraft.app.tools import BETWEEN, Toolbox
+from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.chats import Message
-from omnidraft.format import count
+from omnidraft.chats.records import ASKED, DONE, REFUSED, ToolCall, open_call
+from omnidraft.format import count, size
 from omnidraft.learning.learned import Gain, gain
+from ui.common.frame import script
 from ui.common.notes import note
 
 GONE = "This conversation is not here any more; reload the page."
@@ -145,3 +158,147 @@ def text_claim(session: Session) -> str:
     if session.model_settings.exact == "fast":
         return "The text may differ from plain decoding's where two tokens are nearly equally likely."
     return "The text is plain decoding's, to the last token."
+
+
+# What a small model answers well, each tried at default sampling; what the toys can: sums, functions, this program.
+EXAMPLES = [
+    "Give me three tips for a good night's sleep.",
+    "Write a Python function that adds up all numbers in a list.",
+    "What is gravity?",
+]
+TOY_EXAMPLES = [
+    "What is 23 + 45?",
+    "Write a function named add_all to add up all numbers in a list.",
+    "What is OmniDraft?",
+]
+_WHAT = "A chat assistant on your own machine that gets faster as you talk to it"
+_SAME, _MAY_DIFFER = "and says exactly the same.", "and says the same, but where two words are nearly equally likely."
+_WAYS = (
+    '<p class="od-ways"><a class="od-go" href="/drift-lab?race=go">See it race</a>'
+    '<a class="od-go" href="/models">{}</a></p>'
+)
+
+
+def examples(target: Path | None) -> list[dict[str, str]]:
+    """Questions that the model which would answer answers well."""
+    return [{"text": text} for text in (TOY_EXAMPLES if _is_toy(target) else EXAMPLES)]
+
+
+def empty_state(session: Session, target: Path | None) -> str:
+    """HTML for the empty chat; `target` is the model that would answer."""
+    what = f"{_WHAT}, {_MAY_DIFFER if session.model_settings.exact == 'fast' else _SAME}"
+    if target is None:
+        return _empty(
+            "No model yet",
+            "There is no model file in the models folder. Put a GGUF file there, or get one on the "
+            '<a href="/models">Models page</a>.',
+        )
+    if _is_toy(target):
+        return _empty(
+            "Ask something",
+            f"{what} The model at hand is a toy that knows sums, small Python functions and OmniDraft; "
+            "one of these talks about anything:",
+            _better(session, [DEFAULT]) + _WAYS.format("All models"),
+        )
+    if target.name == DEFAULT.file:
+        return _empty(
+            "Ask something",
+            f"{what} SmolLM2-135M answers: a very small model that talks about anything, in English, and is often "
+            "wrong. Better ones, each a button away:",
+            _better(session, []) + _WAYS.format("All models"),
+        )
+    return _empty("Ask something", f"{what} {escape(target.stem)} answers.", _WAYS.format("Other models"))
+
+
+def arriving() -> str:
+    """Until the page has been filled."""
+    return _empty("Ask something", "")
+
+
+def _is_toy(target: Path | None) -> bool:
+    return target is not None and models_list.is_bundled(target) and target.name != DEFAULT.file
+
+
+def _empty(title: str, text: str, more: str = "") -> str:
+    return f'<div class="od-empty"><h2>{title}</h2><p>{text}</p>{more}</div>'
+
+
+def offered(free: int | None, first: list[Known]) -> list[Known]:
+    """Of the models known by name that fit into what is free the lightest and the two best, behind `first`."""
+    fitting = [known for known in KNOWN if known is not DEFAULT and known.fits(free)]
+    light = fitting[:1] or [known for known in KNOWN if known is not DEFAULT][:1]
+    return list(dict.fromkeys([*first, *light, *fitting[-2:]]))[:3]
+
+
+def _better(session: Session, first: list[Known]) -> str:
+    """A row for each model offered. A click goes to the Models page, where its download begins."""
+    models, free = models_list.scan(session.assistant), available_bytes()
+    speeds = known_speeds(session, models)
+    rows = []
+    for known in offered(free, first):
+        name, _, about = known.about.partition(": ")
+        speed = by_size(models, speeds, known.bytes)
+        fits = "fits this machine" if known.fits(free) else "too large for the memory that is free now"
+        facts = [size(known.bytes), fits, *([f"about {speed.plain:,.0f} tokens/s"] if speed is not None else [])]
+        rows.append(
+            f"<li><b>{escape(name)}</b><span>{escape(about)}</span><small>{' · '.join(facts)}</small>"
+            f'<a href="/models#get={escape(known.name)}">Get it<span class="od-hidden">: {escape(name)}</span></a></li>'
+        )
+    return f'<ul class="od-better">{"".join(rows)}</ul>'
+
+
+TOOLS = "The model may ask to use a calculator, the clock and files you attached; you decide about every call."
+_PROGRAMS = "Programs named in {}, started when you switch this on: {}."
+_TITLES = {ASKED: "Asks to use {}", DONE: "Used {}", REFUSED: "Was not allowed to use {}"}
+CALL_WAITS = "*Waiting for you to decide about the call.*"
+_CHOICES = ((ONCE, "Allow once"), (ALWAYS, "Always in this chat"), (REFUSE, "Refuse"))
+_TICKS = re.compile("`{3,}")
+
+PERMIT_SCRIPT = script("permit.js")
+
+
+def tools_info(toolbox: Toolbox) -> str:
+    """What stands beside the switch: which functions there are, also those of the named servers."""
+    listed = toolbox.listed()
+    return f"{TOOLS} {_PROGRAMS.format(toolbox.file_name, '; '.join(listed))}" if listed else TOOLS
+
+
+def call_title(call: ToolCall) -> str:
+    return _TITLES[call.state].format(call.name)
+
+
+def call_text(call: ToolCall) -> str:
+    """A call and its result as Markdown."""
+    parts = [_block(_given(call))]
+    if call.state == DONE:
+        parts.append(_block(call.result))
+    return "\n\n".join(parts)
+
+
+def question(path: list[Message]) -> str:
+    """The question about the call that the last answer waits for; "" if it waits for none."""
+    last = path[-1] if path else None
+    call = open_call(last.steps) if last is not None else None
+    if last is None or call is None:
+        return ""
+    whose = ", which a program outside OmniDraft runs" if BETWEEN in call.name else ""
+    buttons = "".join(f'<button type="button" data-choice="{choice}">{label}</button>' for choice, label in _CHOICES)
+    return (
+        f'<div class="od-permit" role="group" aria-label="A function asks to run" data-message="{escape(last.id)}" '
+        f'data-call="{escape(call.id)}"><p>The model asks to use <b>{escape(call.name)}</b>{whose}:</p>'
+        f'<pre tabindex="0">{escape(_given(call))}</pre><div>{buttons}</div></div>'
+    )
+
+
+def _given(call: ToolCall) -> str:
+    given = json.loads(call.arguments)
+    return "\n".join(f"{name}: {_value(value)}" for name, value in given.items()) or "(nothing)"
+
+
+def _value(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _block(text: str) -> str:
+    fence = "`" * max((len(run) + 1 for run in _TICKS.findall(text)), default=3)
+    return f"{fence}\n{text}\n{fence}"

@@ -21,8 +21,8 @@ from omnidraft.chats.records import Step, open_call
 from omnidraft.chats.search import in_tags
 from omnidraft.decoding.events import CUT, ORIGINS
 from omnidraft.format import size
-from ui.chat import tools
 from ui.chat.panel import ORIGIN_WORDS
+from ui.chat.parts import CALL_WAITS, call_text, call_title
 from ui.common.notes import tip
 
 # What people and models wrote, as Markdown that holds no HTML: whatever looks like a tag is shown as it was written.
@@ -173,7 +173,7 @@ def _with_calls(text: str, steps: Sequence[Step], meta: Mapping[str, Any]) -> li
     for step in steps:
         *before, said = _parts(_opened(text[start : step.at], meta))
         rows += [*before, *([{"role": "assistant", "content": _as_is(said)}] if said.strip() else [])]
-        rows += [_fold(tools.title(call), tools.described(call), "done") for call in step.calls]
+        rows += [_fold(call_title(call), call_text(call), "done") for call in step.calls]
         start = step.at
     return [*rows, *_parts(_opened(text[start:], meta))]
 
@@ -225,7 +225,7 @@ def _empty(message: Message, busy: bool, steps: Sequence[Step]) -> str:
     if busy:
         return "…"
     if open_call(steps) is not None:
-        return tools.WAITING
+        return CALL_WAITS
     if message.role == "user":
         return " "
     if error := message.meta.get("error"):

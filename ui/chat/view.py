@@ -21,33 +21,13 @@ from omnidraft.app.session import Session
 from omnidraft.chats import Conversation, Message
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.processes.progress import Overtaken
-from ui.chat import attachments
+from ui.chat import attachments, parts
 from ui.chat.attachments import Attached
 from ui.chat.conversation_list import listing
-from ui.chat.first_screen import empty_state, examples
 from ui.chat.options import Options
 from ui.chat.panel import panel, summary
-from ui.chat.parts import (
-    GONE,
-    GONE_ELSEWHERE,
-    acceptance_of,
-    describe_switch,
-    gain_of,
-    gauge,
-    idle_sentence,
-    links,
-    note,
-    offered_target,
-    outcome,
-    pair_numbers,
-    pieces_of,
-    spoken,
-    stored_live,
-    text_claim,
-)
-from ui.chat.tools import info, question
 from ui.chat.turns import Followed, Turns, awaited, follow, origins, turns
-from ui.common.notes import loading
+from ui.common.notes import loading, note, refusal_of
 
 EDITING = {
     "user": "Editing an earlier message: sending makes a new version beside the old one, and answers it.",
@@ -99,14 +79,15 @@ class ChatView:
         """A page that was opened or reloaded; its address names the conversation that is wanted, or none."""
         models = models_list.targets(session.assistant)
         chat = session.shown.chat(wanted)
-        said = "" if wanted in (None, chat.id) else GONE_ELSEWHERE
+        said = "" if wanted in (None, chat.id) else parts.GONE_ELSEWHERE
         try:
             session.target_path()
         except OmniDraftError as error:
             said = str(error)
         start = {
             self.target: gr.Dropdown(
-                choices=models_list.choices(models, session.settings.projectors), value=offered_target(session, chat.id)
+                choices=models_list.choices(models, session.settings.projectors),
+                value=parts.offered_target(session, chat.id),
             ),
             self.notice: note(said, bad=True),
             self.seen_idle: session.idle_unloads,
@@ -136,14 +117,14 @@ class ChatView:
         path = session.store.path(chat.id)
         return {
             self.chat_id: chat.id,
-            self.target: gr.update(value=offered_target(session, chat.id)),
+            self.target: gr.update(value=parts.offered_target(session, chat.id)),
             self.speculation: chat.speculation,
-            self.tools: gr.Checkbox(value=chat.tools is not None, info=info(session.tools)),
-            self.links: links(chat.id),
+            self.tools: gr.Checkbox(value=chat.tools is not None, info=parts.tools_info(session.tools)),
+            self.links: parts.links(chat.id),
             self.rows: listing(session, chat.id),
             self.side: self.panel_of(session, chat, path),
-            self.tokens: origins(pieces_of(path)),
-            self.gauge: gauge(session, path),
+            self.tokens: origins(parts.pieces_of(path)),
+            self.gauge: parts.gauge(session, path),
             self.line: summary(self._last(session, chat, path)),
             **self._conversation(session, chat.id, path),
             **self._buttons(_is_asked(session, chat.id)),
@@ -216,11 +197,7 @@ class ChatView:
     def decide(self, session: Session, chat: str, message: str, call: str, choice: str) -> Iterator[dict]:
         """Say to a call what its user said; `follow` shows how the answer goes on, if nothing else is to be decided."""
         yield {self.permit: "", self.notice: "", **self._buttons(True)}
-        said = ""
-        try:
-            conversing.decide(session, chat, message, call, choice)
-        except OmniDraftError as error:
-            said = note(str(error), bad=True)
+        said = refusal_of(lambda: conversing.decide(session, chat, message, call, choice))
         yield {
             **self._conversation(session, chat, session.store.path(chat)),
             **self._buttons(session.writing(chat)),
@@ -271,17 +248,17 @@ class ChatView:
         try:
             shown = {**self.whole(session, session.store.get(chat or "")), **seen}
         except StorageError:
-            return {**seen, self.notice: note(GONE, bad=True), **self._buttons(False)}
+            return {**seen, self.notice: note(parts.GONE, bad=True), **self._buttons(False)}
         job = session.job
         if job is None or job.chat != chat or not job.over:
             return shown
-        said = outcome(job, session.store.path(chat or ""))
+        said = parts.outcome(job, session.store.path(chat or ""))
         return {**shown, **({self.notice: said} if said else {}), self.line: summary(job.live)}
 
     def _growing(self, session: Session, job: AnswerJob, chat: str, wanted: Callable[[], bool]) -> Iterator[dict]:
         session.store.get(chat)  # StorageError if it is gone
         path, versions = session.store.path(chat), session.store.versions(chat)
-        past, gain = acceptance_of(path), gain_of(session)
+        past, gain = parts.acceptance_of(path), parts.gain_of(session)
         shown, numbers = 0.0, {}
         for _ in follow(job):
             if job.over or not wanted():
@@ -291,11 +268,13 @@ class ChatView:
                 shown = now
                 plain = job.live.plain(session.plain_rounds.of(session.target_name()))
                 numbers = {
-                    self.side: panel(job.live, None, plain=plain, past=past, gain=gain, claim=text_claim(session)),
+                    self.side: panel(
+                        job.live, None, plain=plain, past=past, gain=gain, claim=parts.text_claim(session)
+                    ),
                     self.line: summary(job.live),
                 }
             # Numbers that did not change go along: an output left out is built anew by Gradio, which takes longer.
-            yield {self.chat: turns(path, versions, (job.message, spoken(job)), job.steps).rows, **numbers}
+            yield {self.chat: turns(path, versions, (job.message, parts.spoken(job)), job.steps).rows, **numbers}
 
     def switch(self, session: Session, chat: str, path: Path, followed: Followed) -> Iterator[dict]:
         """Load another model, say what happened, and remember it for this conversation and for new ones. Once the page
@@ -306,7 +285,7 @@ class ChatView:
         def chosen() -> None:
             keep_target(session, chat, path)
             if messages := session.store.path(chat):
-                session.switched[chat] = describe_switch(session, messages)
+                session.switched[chat] = parts.describe_switch(session, messages)
 
         begun = _BEGINNINGS.submit(session.choose, path, chosen)
         while futures.wait([begun], LOOK_EVERY).not_done:
@@ -319,20 +298,20 @@ class ChatView:
         except OmniDraftError as error:
             yield {
                 self.notice: note(str(error), bad=True),
-                self.target: gr.Dropdown(value=offered_target(session, chat)),
+                self.target: gr.Dropdown(value=parts.offered_target(session, chat)),
             }
             return
         messages, settings = session.store.path(chat), session.store.get(chat)
-        told = describe_switch(session, messages)
+        told = parts.describe_switch(session, messages)
         if followed.left != left:
-            yield {self.notice: note(" ".join([told, *said]), more=pair_numbers(session))}
+            yield {self.notice: note(" ".join([told, *said]), more=parts.pair_numbers(session))}
             return
         yield {
-            self.notice: note(" ".join([told, *said]), more=pair_numbers(session)),
+            self.notice: note(" ".join([told, *said]), more=parts.pair_numbers(session)),
             self.target: gr.Dropdown(value=str(path)),
             self.side: self.panel_of(session, settings, messages),
-            self.gauge: gauge(session, messages),
-            self.chat: gr.Chatbot(placeholder=empty_state(session, path), examples=examples(path)),
+            self.gauge: parts.gauge(session, messages),
+            self.chat: gr.Chatbot(placeholder=parts.empty_state(session, path), examples=parts.examples(path)),
             **self.options.show(settings, sampling_of(session, settings), thinking_words(session, settings)),
         }
 
@@ -340,26 +319,28 @@ class ChatView:
         """Say so if the models left memory since the page last looked."""
         if session.idle_unloads == seen:
             return {self.seen_idle: gr.skip()}
-        told = "" if session.loaded else note(idle_sentence(session))
-        return {self.seen_idle: session.idle_unloads, self.notice: told, self.gauge: gauge(session, [])}
+        told = "" if session.loaded else note(parts.idle_sentence(session))
+        return {self.seen_idle: session.idle_unloads, self.notice: told, self.gauge: parts.gauge(session, [])}
 
     def panel_of(self, session: Session, chat: Conversation, path: list[Message]) -> str:
         last = self._last(session, chat, path)
         plain = last.plain(session.plain_rounds.of(session.target_name())) if last else None
-        reason, past = session.why_plain(draft_of(session, chat)), acceptance_of(path)
-        return panel(last, reason, plain=plain, past=past, gain=gain_of(session), claim=text_claim(session))
+        reason, past = session.why_plain(draft_of(session, chat)), parts.acceptance_of(path)
+        return panel(last, reason, plain=plain, past=past, gain=parts.gain_of(session), claim=parts.text_claim(session))
 
     def _last(self, session: Session, chat: Conversation, path: list[Message]) -> Live | None:
         """The numbers of the answer that is written, or was last."""
-        return session.job.live if session.job is not None and session.job.chat == chat.id else stored_live(path)
+        return session.job.live if session.job is not None and session.job.chat == chat.id else parts.stored_live(path)
 
     def _conversation(self, session: Session, chat: str, path: list[Message]) -> dict:
         shown = shown_turns(session, chat, path)
         value: Any = shown.rows
         if not shown.rows:
             target = conversing.answering(session, chat)
-            value = gr.Chatbot(value=[], placeholder=empty_state(session, target), examples=examples(target))
-        permit = "" if session.writing(chat) else question(path)
+            value = gr.Chatbot(
+                value=[], placeholder=parts.empty_state(session, target), examples=parts.examples(target)
+            )
+        permit = "" if session.writing(chat) else parts.question(path)
         return {self.chat: value, self.marks: shown.marks_html(chat), self.permit: permit}
 
     def _buttons(self, writing: bool) -> dict:
@@ -383,7 +364,7 @@ def shown_turns(session: Session, chat: str, path: list[Message]) -> Turns:
     versions, job = session.store.versions(chat), session.job
     if job is None or not session.writing(chat):
         return turns(path, versions, waits=chat in session.queue)
-    return turns(path, versions, (job.message, spoken(job)), job.steps)
+    return turns(path, versions, (job.message, parts.spoken(job)), job.steps)
 
 
 def _awaiting(session: Session, chat: str, question: str, above: str | None) -> list[dict]:

@@ -1,4 +1,5 @@
-"""What a page's HTML holds before Gradio draws it: the page scripts, and the frame with its name and links, at once.
+"""What all pages have around what they show: the side column with the name and the page list, which stands in a page's
+HTML before Gradio draws it, at once, with the page scripts; colours and type; the theme a profile has chosen.
 
 Gradio's own HTML is empty but for its settings. Knows the pages' addresses, nothing of what they show.
 """
@@ -14,12 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from fastapi import Request
+from gradio.themes.utils import colors
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
+from omnidraft.errors import OmniDraftError
 from omnidraft.server.guard.auth import session_of_request
+from omnidraft.server.guard.security import changing_headers
 
 # What all pages share: the side column with the name and the page list. Knows no page's content.
 
@@ -30,23 +36,18 @@ PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden
 # behind it, without what its event carried. Clicks on rows carry which row it was: each is handled at once.
 LAST: dict[str, Any] = {**PRIVATE, "trigger_mode": "always_last"}
 EACH: dict[str, Any] = {**PRIVATE, "trigger_mode": "multiple"}
-PAGES = [
-    ("Chat", ""),
-    ("Models", "models"),
-    ("Drift lab", "drift-lab"),
-    ("Learning", "learning"),
-    ("Settings", "settings"),
-    ("Profiles", "profiles"),
-]
-_CHAT = re.compile(r"/c/([\w-]{1,80})/?")
-_ICONS = {
-    "Chat": "M4 5h16v11H9l-4 3.5V16H4z",
-    "Models": "M12 3l8 4.5v9L12 21l-8-4.5v-9zM4 7.5l8 4.5 8-4.5M12 12v9",
-    "Drift lab": "M3 17c4 0 4-10 9-10s5 10 9 10M3 21h18",
-    "Learning": "M4 19V5M4 19h16M8 15l4-4 3 3 5-6",
-    "Settings": "M4 7h10M18 7h2M4 17h2M10 17h10M14 4v6M6 14v6",
-    "Profiles": "M12 11a4 4 0 100-8 4 4 0 000 8zM4 21c0-5 4-7 8-7s8 2 8 7",
+# A button as large as its word; a field whose label only screen readers say.
+SMALL: dict[str, Any] = {"size": "sm", "scale": 0}
+BARE: dict[str, Any] = {"show_label": False, "container": False}
+PAGES = {  # where each is, and its icon
+    "Chat": ("", "M4 5h16v11H9l-4 3.5V16H4z"),
+    "Models": ("models", "M12 3l8 4.5v9L12 21l-8-4.5v-9zM4 7.5l8 4.5 8-4.5M12 12v9"),
+    "Drift lab": ("drift-lab", "M3 17c4 0 4-10 9-10s5 10 9 10M3 21h18"),
+    "Learning": ("learning", "M4 19V5M4 19h16M8 15l4-4 3 3 5-6"),
+    "Settings": ("settings", "M4 7h10M18 7h2M4 17h2M10 17h10M14 4v6M6 14v6"),
+    "Profiles": ("profiles", "M12 11a4 4 0 100-8 4 4 0 000 8zM4 21c0-5 4-7 8-7s8 2 8 7"),
 }
+_CHAT = re.compile(r"/c/([\w-]{1,80})/?")
 
 
 def address(chat: str) -> str:
@@ -57,8 +58,8 @@ def address(chat: str) -> str:
 def page_at(path: str) -> str | None:
     """The name of the page at an address; None if there is none. Every conversation is on the first."""
     if _CHAT.fullmatch(path):
-        return PAGES[0][0]
-    return next((name for name, place in PAGES if path.strip("/") == place), None)
+        return "Chat"
+    return next((name for name, (place, _) in PAGES.items() if path.strip("/") == place), None)
 
 
 def chat_at(path: str | None) -> str | None:
@@ -89,7 +90,7 @@ def page_column(name: str) -> Iterator[None]:
 
 def navigation(current: str = "") -> str:
     """The name and the links to all pages."""
-    links = "".join(_link(name, path, name == current) for name, path in PAGES)
+    links = "".join(_link(name, path, icon, name == current) for name, (path, icon) in PAGES.items())
     return f'<div class="od-brand">OmniDraft</div><nav class="od-nav" aria-label="Pages">{links}</nav>'
 
 
@@ -104,14 +105,19 @@ def mobile_bar(title: str = "") -> gr.HTML:
     )
 
 
-def _link(name: str, path: str, current: bool) -> str:
+def _link(name: str, path: str, icon: str, current: bool) -> str:
     mark = ' aria-current="page"' if current else ""
-    icon = f'<svg viewBox="0 0 24 24" aria-hidden="true"><path d="{_ICONS[name]}"/></svg>'
-    return f'<a href="/{path}"{mark}>{icon}<span>{name}</span></a>'
+    drawn = f'<svg viewBox="0 0 24 24" aria-hidden="true"><path d="{icon}"/></svg>'
+    return f'<a href="/{path}"{mark}>{drawn}<span>{name}</span></a>'
 
 
 STATIC = Path(__file__).parents[1] / "static"
 SCRIPTS = ("frame.js", "page.js", "answers.js", "turns.js", "composer.js", "addresses.js", "layers.js")
+
+
+def script(name: str) -> str:
+    """What the browser does where a component stands (`js_on_load`), from its file."""
+    return (STATIC / name).read_text()
 
 
 class Frame:
@@ -163,7 +169,7 @@ def framed(html: str, page: str) -> str:
 
 @cache
 def _head() -> str:
-    scripts = "".join(f"<script>{(STATIC / name).read_text()}</script>" for name in SCRIPTS)
+    scripts = "".join(f"<script>{script(name)}</script>" for name in SCRIPTS)
     style = f"<style>{(STATIC / 'frame.css').read_text()}</style>"
     return f'<meta name="color-scheme" content="light dark">{style}{scripts}'
 
@@ -174,3 +180,108 @@ def _head() -> str:
 def session_of(sessions: Sessions, request: gr.Request) -> Session:
     """The session of the profile this browser works in, for an event of a page."""
     return session_of_request(sessions, request.request)
+
+
+STYLES = [STATIC / f"{name}.css" for name in ("style", "chat", "aside", "pages", "race")]
+SANS = ("ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
+MONO = ("ui-monospace", "SF Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
+COOKIE = "omnidraft_theme"  # what the page script paints from, before anything else is drawn
+COOKIE_LASTS = "path=/;max-age=31536000;samesite=strict"
+
+
+def _colour(name: str, shades: str) -> colors.Color:
+    return colors.Color(*shades.split(), name=name)
+
+
+PINE = _colour("pine", "#eef6f4 #d7ebe6 #b0d7ce #82bdb1 #539f92 #2f8276 #1d6a60 #18554e #15443f #123935 #08211f")
+STONE = _colour("stone-warm", "#faf9f7 #f3f1ee #e6e3de #d3cfc8 #a8a39a #7a756d #5c5852 #45423d #2c2a27 #1f1d1b #161513")
+# In light, and in dark where that differs.
+COLOURS = {
+    # Pages, blocks and text.
+    "body_background_fill": ("*neutral_50", "*neutral_950"),
+    "body_text_color": ("*neutral_900", "#e9e6e1"),
+    "body_text_color_subdued": ("*neutral_600", "#a8a39a"),
+    "background_fill_primary": ("white", "*neutral_900"),
+    "background_fill_secondary": ("*neutral_100", "*neutral_800"),
+    "border_color_primary": ("*neutral_200", "#383530"),
+    "block_background_fill": ("transparent", "transparent"),
+    "block_border_width": ("0px", "0px"),
+    "block_shadow": ("none", "none"),
+    "block_label_background_fill": ("transparent", "transparent"),
+    "block_title_text_weight": ("500",),
+    "block_title_text_size": ("*text_sm",),
+    "block_info_text_size": ("*text_sm",),
+    "block_info_text_color": ("*neutral_600", "*neutral_400"),
+    "link_text_color": ("*primary_700", "*primary_300"),
+    # What one types into, ticks or drags.
+    "input_background_fill": ("white", "*neutral_900"),
+    "input_border_color": ("*neutral_300", "#45423d"),
+    "input_border_color_focus": ("*primary_500", "*primary_400"),
+    "input_placeholder_color": ("*neutral_500", "#8f8a82"),
+    "input_border_width": ("1px",),
+    "input_shadow_focus": (
+        "0 0 0 3px color-mix(in srgb, *primary_500 18%, transparent)",
+        "0 0 0 3px color-mix(in srgb, *primary_400 22%, transparent)",
+    ),
+    "checkbox_border_color": ("#8a857c", "#7a756d"),
+    "checkbox_border_color_hover": ("*primary_600", "*primary_400"),
+    "checkbox_background_color_selected": ("*primary_600", "*primary_500"),
+    "slider_color": ("*primary_600", "*primary_400"),
+    # Buttons.
+    "button_primary_background_fill": ("*primary_600", "*primary_500"),
+    "button_primary_background_fill_hover": ("*primary_700", "*primary_600"),
+    "button_primary_text_color": ("white", "white"),
+    "button_secondary_background_fill": ("white", "*neutral_800"),
+    "button_secondary_background_fill_hover": ("*neutral_100", "#383530"),
+    "button_secondary_border_color": ("*neutral_300", "#45423d"),
+    "button_border_width": ("1px",),
+    "button_transform_hover": ("none",),
+    "button_large_text_weight": ("500",),
+    "button_medium_text_weight": ("500",),
+    "button_small_text_weight": ("500",),
+}
+
+
+def theme() -> gr.themes.Base:
+    """Quiet surfaces, one accent, thin lines."""
+    base = gr.themes.Base(
+        primary_hue=PINE,
+        secondary_hue=PINE,
+        neutral_hue=STONE,
+        radius_size=gr.themes.sizes.radius_md,
+        font=[gr.themes.Font(name) for name in SANS],
+        font_mono=[gr.themes.Font(name) for name in MONO],
+    )
+    dark = {f"{name}_dark": of[1] for name, of in COLOURS.items() if len(of) > 1}
+    return base.set(**{name: of[0] for name, of in COLOURS.items()}, **dark)
+
+
+# Tells a browser the colours its profile has chosen, before it draws a page. The choice is kept with the profile, the
+# page script paints from a cookie: whoever arrives with another browser, or with the cookie of another profile, gets
+# the stored one along with the page. Knows nothing of what pages show.
+
+
+UNSET = "system"  # without a cookie a page follows the system's colours
+
+
+class ThemeCookie:
+    """ASGI middleware, behind the gate: pages are answered with the profile's theme where the browser has another."""
+
+    def __init__(self, app: ASGIApp, sessions: Sessions) -> None:
+        self.app = app
+        self.sessions = sessions
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "GET" and page_at(scope["path"]):
+            send = await self._telling(Request(scope), send)
+        await self.app(scope, receive, send)
+
+    async def _telling(self, request: Request, send: Send) -> Send:
+        try:
+            session = await run_in_threadpool(session_of_request, self.sessions, request)
+        except OmniDraftError:  # a profile that cannot be opened; the page's own events say why
+            return send
+        chosen = session.settings.theme
+        if request.cookies.get(COOKIE, UNSET) == chosen:
+            return send
+        return changing_headers(send, lambda headers: headers.append("set-cookie", f"{COOKIE}={chosen};{COOKIE_LASTS}"))

@@ -18,10 +18,19 @@ def note(text: str, bad: bool = False, undo: str = "", more: str = "") -> str:
     if not text:
         return ""
     mark = escape(undo)
-    button = f' <button type="button" class="od-undo" data-mark="{mark}">Undo</button>' if undo else ""
+    button = f' <button type="button" class="od-undo" data-kind="undo" data-mark="{mark}">Undo</button>' if undo else ""
     button += f' <button type="button" class="od-tip" data-tip="{escape(more)}">In numbers</button>' if more else ""
     kind, role = (" od-bad", "alert") if bad else ("", "status")
     return f'<div class="od-note{kind}" role="{role}">{escape(text)}{button}</div>'
+
+
+# A click on a button with a `data-kind` becomes the event `act`, which carries all that its `data-` attributes say.
+CLICKS = """
+element.addEventListener('click', (event) => {
+  const button = event.target.closest('button[data-kind]');
+  if (button) trigger('act', {...button.dataset});
+});
+"""
 
 
 def note_of(act: Callable[[], str]) -> str:
@@ -30,6 +39,15 @@ def note_of(act: Callable[[], str]) -> str:
         return note(act())
     except OmniDraftError as error:
         return note(str(error), bad=True)
+
+
+def refusal_of(act: Callable[[], object]) -> str:
+    """Why `act` was refused, as bad news; "" where it was not."""
+    try:
+        act()
+    except OmniDraftError as error:
+        return note(str(error), bad=True)
+    return ""
 
 
 def loading(progress: Progress) -> str:
@@ -95,11 +113,7 @@ def files(parts: Sequence[Part], root: Path) -> str:
     """Where each part lives, and how large it is; paths inside `root` without it."""
     rows = "".join(
         f"<li><span>{escape(part.what)}</span><b>{size(part.bytes) if part.bytes else '–'}</b>"
-        f"<code>{escape(_below(part.path, root))}</code></li>"
+        f"<code>{escape(str(part.path.relative_to(root) if part.path.is_relative_to(root) else part.path))}</code></li>"
         for part in parts
     )
     return f'<p class="od-path">In {escape(str(root))}:</p><ul class="od-files">{rows}</ul>'
-
-
-def _below(path: Path, root: Path) -> str:
-    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)

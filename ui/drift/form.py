@@ -19,6 +19,7 @@ from omnidraft.format import size
 from omnidraft.lab.prompts import TASKS
 from omnidraft.lab.schedule import BUNDLED, MIXED, Schedule, Segment
 from omnidraft.lab.store import Options
+from ui.common.frame import SMALL
 
 OWN = "my own"
 REAL, REAL_TASK = "real", "real-task"
@@ -71,9 +72,9 @@ class Form:
                 self.source = gr.Dropdown([], label="Prompts", filterable=False, elem_id="od-own-source")
                 self.number = gr.Textbox("20", label="How many", max_lines=1, elem_id="od-own-number")
             with gr.Row(elem_classes="od-buttons"):
-                self.add = gr.Button("Add this part", size="sm", elem_id="od-own-add", scale=0)
+                self.add = gr.Button("Add this part", elem_id="od-own-add", **SMALL)
                 self.upload = gr.UploadButton(
-                    "Add a prompt file", file_types=[".jsonl", ".txt"], size="sm", elem_id="od-own-upload", scale=0
+                    "Add a prompt file", file_types=[".jsonl", ".txt"], elem_id="od-own-upload", **SMALL
                 )
             self.parts = gr.Textbox(
                 label="Parts, in this order: model, prompts, how many",

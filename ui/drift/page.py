@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Sequence
+from html import escape
+from itertools import pairwise
 from pathlib import Path
 
 import gradio as gr
@@ -12,15 +15,136 @@ from fastapi.responses import JSONResponse
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import ModelError, OmniDraftError
-from omnidraft.lab.export import picture, to_csv, to_json
+from omnidraft.format import count, percent, rate
+from omnidraft.lab.export import WINDOW, SegmentRow, picture, plots, segment_rows, to_csv, to_json
+from omnidraft.lab.store import Options, RunState
 from omnidraft.profiles.importing import taken
 from omnidraft.server.guard.auth import session_of_request
-from ui.common.frame import EACH, PRIVATE, page_column, session_of
-from ui.common.notes import note, tip
+from ui.common import notes
+from ui.common.frame import EACH, PRIVATE, SMALL, page_column, session_of
+from ui.common.notes import CLICKS, note, tip
 from ui.drift import form as drift_form
 from ui.drift import race as drift_race
-from ui.drift import view as drift_view
 from ui.drift.form import OWN, Form
+
+LITTLE = 0.05  # accepted, of the drafts: a fall from less shows nothing
+
+
+def progress(state: RunState | None, doing: str, left: float, error: str) -> str:
+    """One line and a bar."""
+    if state is None:
+        return '<p class="od-none">Pick a schedule and start it; the plot grows with every prompt.</p>'
+    words = [f"{state.schedule.name}: {state.done} of {state.total} prompts", state.status]
+    if state.status in ("new", "running") and doing:
+        words.append(doing)
+    elif state.status == "running" and left:
+        words.append(f"about {drift_race.duration(left)} left")
+    bad = f'<p class="od-note od-bad">{escape(error)}</p>' if error else ""
+    share = state.done / state.total
+    return (
+        f'<div class="od-run" data-status="{state.status}"><p>{escape(", ".join(words))}</p>'
+        f'<div class="od-bar"><i style="width:{share:.1%}"></i></div></div>{bad}'
+    )
+
+
+def told(state: RunState, beside: RunState | None = None) -> str:
+    """What a run showed, in words and plots. beside: a run to compare with."""
+    return story(state) + "".join(plot.html() for plot in plots(state, beside))
+
+
+def table(state: RunState) -> str:
+    found = segment_rows(state)
+    columns: dict[str, Callable[[SegmentRow], str]] = {
+        "target": lambda row: escape(row.target),
+        "task": lambda row: escape(row.task),
+        "prompts": lambda row: count(row.prompts),
+        "accepted": lambda row: percent(row.acceptance),
+        f"first {WINDOW}": lambda row: percent(row.first),
+        f"last {WINDOW}": lambda row: percent(row.last),
+        "recovered after": lambda row: f"{row.recovery} prompts" if row.recovery else "–",
+        "tokens per pass": lambda row: f"{row.tokens_per_pass or 0:.2f}",
+        "tokens/s": lambda row: rate(row.tokens_per_second),
+        "n-grams learned": lambda row: count(row.cache_learned),
+    }
+    if any(row.speedup for row in found):
+        columns["speedup"] = _speedup
+    rows = (notes.cells([value(row) for value in columns.values()]) for row in found)
+    return notes.table([tip(name) for name in columns], "".join(f"<tr>{row}</tr>" for row in rows))
+
+
+def _speedup(row: SegmentRow) -> str:
+    """With its interval; nothing where the prompts are too few to say."""
+    if row.speedup is None or row.interval is None:
+        return "–"
+    low, high = row.interval
+    return f"{row.speedup:.2f}× [{low:.2f}, {high:.2f}]"
+
+
+def story(state: RunState) -> str:
+    """What a run showed, in a sentence for each of its parts."""
+    rows = segment_rows(state)
+    if not rows or rows[0].last is None:
+        return ""
+    said = [f"{_part(rows[0])}: {percent(rows[0].first)} of the drafts were accepted at first, "
+            f"{percent(rows[0].last)} at the end."]  # fmt: skip
+    for before, row in pairwise(rows):
+        change = "the task" if before.target == row.target else "the model"
+        said.append(f"Then {change} changed to {_part(row)}: {_fall(row)}.")
+    if max(row.last or 0.0 for row in rows) < LITTLE and not state.options.learning:
+        said.append("The drafter knows too little of this to lose any of it; let it learn as it goes.")
+    return f'<p class="od-story">{escape(" ".join(said))}</p>'
+
+
+def _part(row: SegmentRow) -> str:
+    return f"{row.target}, {row.task}"
+
+
+def _fall(row: SegmentRow) -> str:
+    """How acceptance went over a change."""
+    if row.before is None or row.first is None or row.last is None:
+        return "nothing was drafted"
+    fell = row.first < row.before
+    word = f"{'it fell from' if fell else 'it went from'} {percent(row.before)} to {percent(row.first)}"
+    if row.recovery:
+        return f"{word} and was back after {row.recovery} prompts" if fell else word
+    return f"{word}, and after {row.prompts} prompts it was at {percent(row.last)}"
+
+
+def exports(state: RunState) -> str:
+    links = "".join(
+        f'<a href="/drift/{state.id}.{kind}" download>{kind.upper()}</a>' for kind in ("csv", "json", "svg")
+    )
+    return f'<div class="od-links">Export {links}</div>'
+
+
+def runs(found: Sequence[RunState], current: str | None, beside: str | None = None) -> str:
+    """Earlier runs, the newest first, with what can be done with each."""
+    if not found:
+        return '<p class="od-none">No runs yet.</p>'
+    return "".join(_run(state, state.id == current, state.id == beside) for state in found)
+
+
+def _run(state: RunState, here: bool, beside: bool) -> str:
+    when = time.strftime("%d %b %H:%M", time.localtime(state.created))
+    about = f"{about_options(state.options)}, {state.done} of {state.total}, {state.status}"
+    acts = []
+    if not here:
+        acts += [("show", "Show"), ("compare", "Stop comparing" if beside else "Compare")]
+    if state.status != "running":
+        acts.append(("delete", "Delete"))
+    buttons = "".join(f'<button type="button" data-kind="{k}" data-run="{state.id}">{w}</button>' for k, w in acts)
+    tag = '<span class="od-tag">shown</span>' if here else '<span class="od-tag">compared</span>' if beside else ""
+    return (
+        f'<div class="od-past"><div><b>{escape(state.schedule.name)}</b> {tag} <span>{when}; {about}</span></div>'
+        f'<div class="od-card-buttons">{buttons}</div></div>'
+    )
+
+
+def about_options(options: Options) -> str:
+    """How a run answers its prompts, in a few words."""
+    length = "adaptive length" if options.draft_length is None else f"draft length {options.draft_length}"
+    return f"{options.about_cache}, {options.about_learning}, {length}"
+
 
 EVERY = 2.0  # seconds between looks at a run
 
@@ -37,17 +161,16 @@ class Parts:
                 f"the {tip('n-gram cache')} and learning help it back. No prompt occurs twice.</p>"
             )
             self.form = Form()
-            hidden = {"size": "sm", "scale": 0, "visible": False}
             with gr.Row(elem_classes="od-buttons"):
-                self.go = gr.Button("Start", variant="primary", size="sm", elem_id="od-drift-start", scale=0)
-                self.stop = gr.Button("Stop", variant="stop", elem_id="od-drift-stop", **hidden)
+                self.go = gr.Button("Start", variant="primary", elem_id="od-drift-start", **SMALL)
+                self.stop = gr.Button("Stop", variant="stop", elem_id="od-drift-stop", visible=False, **SMALL)
         self.progress = gr.HTML(elem_id="od-drift-progress")
         self.plot = gr.HTML(elem_id="od-drift-plot")
         self.table = gr.HTML(elem_id="od-drift-table")
         self.links = gr.HTML(elem_id="od-drift-links")
         with gr.Group(elem_classes="od-group"):
             gr.HTML("<h2>Runs</h2>")
-            self.runs = gr.HTML(elem_id="od-drift-runs", js_on_load=drift_view.SCRIPT)
+            self.runs = gr.HTML(elem_id="od-drift-runs", js_on_load=CLICKS)
         self.shown, self.tick = gr.State((None, None)), gr.Timer(EVERY, active=False)
         self.outputs = [
             self.said, self.progress, self.plot, self.table, self.links, self.runs, self.shown, self.tick,
@@ -63,27 +186,28 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
             f"of task or model does to the {tip('drafter')}.</p>",
             elem_classes="od-lead",
         )
-        race = drift_race.layout()
+        race = drift_race.Parts()
         parts = Parts()
     drift_race.wire(sessions, page, race)
     _wire(sessions, page, parts)
     _wire_form(sessions, parts)
 
 
-def _look(parts: Parts, session: Session, run: str | None, other: str | None = None, told: str = "") -> dict:
+def _look(parts: Parts, session: Session, run: str | None, other: str | None = None) -> dict:
     lab = session.drift
     state, beside = lab.state(run), lab.state(other)
+    seen = state if state is not None and state.points else None
     living = lab.running and lab.current == run
     error = lab.error if lab.current == run else ""
     return {
-        parts.said: note(told),
+        parts.said: "",
         parts.shown: (run, other),
         parts.tick: gr.Timer(active=lab.running),
-        parts.progress: drift_view.progress(state, lab.doing if living else "", lab.seconds_left, error),
-        parts.plot: drift_view.told(state, beside),
-        parts.table: drift_view.table(state),
-        parts.links: drift_view.exports(state),
-        parts.runs: drift_view.runs(lab.runs(), run, other),
+        parts.progress: progress(state, lab.doing if living else "", lab.seconds_left, error),
+        parts.plot: told(seen, beside) if seen else "",
+        parts.table: table(seen) if seen else "",
+        parts.links: exports(seen) if seen else "",
+        parts.runs: runs(lab.runs(), run, other),
         parts.stop: gr.Button(visible=lab.running),
         parts.go: gr.Button(visible=not lab.running),
     }
@@ -104,7 +228,7 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         session_of(sessions, request).drift.stop()
         return {parts.said: note("Stopped; what it has so far is kept.")}
 
-    def act(shown: tuple, request: gr.Request, event: gr.EventData) -> Iterator[dict]:
+    def act(shown: tuple, request: gr.Request, event: gr.EventData) -> dict:
         session = session_of(sessions, request)
         kind, chosen = event._data["kind"], event._data["run"]
         run, other = shown
@@ -116,9 +240,9 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
                 other = None if chosen == other else chosen
             if kind == "show":
                 run, other = chosen, None
-            yield _look(parts, session, run, other)
+            return _look(parts, session, run, other)
         except OmniDraftError as error:
-            yield {parts.said: note(str(error), bad=True)}
+            return {parts.said: note(str(error), bad=True)}
 
     form = [parts.form.model, parts.form.source, parts.form.schedule, parts.form.count]
     page.load(arrive, None, [*parts.outputs, *form], **PRIVATE)

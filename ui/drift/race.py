@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
 from typing import Any
 
@@ -13,12 +13,12 @@ from omnidraft.app import models_list
 from omnidraft.app.race_job import UNDER_WAY, LaneView, RaceJob, RacePlan, RaceView
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.errors import ModelError, OmniDraftError, SettingsError
+from omnidraft.errors import ModelError, SettingsError
 from omnidraft.format import count, percent, rate
 from omnidraft.lab.prompts import TOPICS, Prompt, lesson_prompts, own_prompts, topic_prompts
 from omnidraft.lab.race import Score
-from ui.common.frame import PRIVATE, session_of
-from ui.common.notes import note, tip
+from ui.common.frame import PRIVATE, SMALL, session_of
+from ui.common.notes import refusal_of, tip
 from ui.drift import form as drift_price
 
 # A race as HTML: two lanes side by side, the proof of equal text, and two bars, before and after the lesson. Pure
@@ -73,8 +73,11 @@ def _left(view: RaceView) -> str:
     if view.share < 0.05:
         return ""
     spent = time.monotonic() - view.since
-    left = spent * (1 - view.share) / view.share
-    return f"about {max(1, round(left))} s left" if left < 90 else f"about {round(left / 60)} min left"
+    return f"about {duration(spent * (1 - view.share) / view.share)} left"
+
+
+def duration(seconds: float) -> str:
+    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
 
 
 def _verdict(view: RaceView) -> str:
@@ -205,68 +208,48 @@ FEWEST = 12  # prompts of one's own that are worth a lesson
 DEFAULT_TOPIC = "math"
 
 
-@dataclass(frozen=True, slots=True)
 class Parts:
-    said: gr.HTML
-    model: gr.Dropdown
-    topic: gr.Dropdown
-    own: gr.Textbox
-    copies: gr.Checkbox
-    kept: gr.Checkbox
-    float_form: gr.Checkbox
-    price: gr.HTML
-    go: gr.Button
-    teach: gr.Button
-    stop: gr.Button
-    shown: gr.HTML
-    tick: gr.Timer
+    """What a race came to stands above what it is asked for, so that it is in view wherever one comes from.
 
-    @property
-    def values(self) -> list[gr.Component]:
-        """What a start needs, in the order of `plan_of`."""
-        return [self.model, self.topic, self.own, self.copies, self.kept, self.float_form]
+    values: what a start needs, in the order of `plan_of`.
+    """
 
-    @property
-    def outputs(self) -> list[gr.Component]:
-        return [self.said, self.shown, self.go, self.teach, self.stop, self.tick]
-
-
-def layout() -> Parts:
-    """What a race came to stands above what it is asked for, so that it is in view wherever one comes from."""
-    with gr.Group(elem_classes="od-group", elem_id="od-race"):
-        gr.HTML(
-            "<h2>See it race</h2><p>The same prompts, answered plainly and drafted, side by side, with the same seeds. "
-            f"Then teach the {tip('drafter')} the topic, and race again. Everything is measured now, on this "
-            "machine.</p>"
-        )
-        with gr.Row(elem_classes="od-buttons"):
-            go = gr.Button("Race", variant="primary", size="sm", elem_id="od-race-go", scale=0)
-            teach = gr.Button("Teach it and race again", size="sm", elem_id="od-race-teach", scale=0, visible=False)
-            stop = gr.Button("Stop", size="sm", variant="stop", elem_id="od-race-stop", scale=0, visible=False)
-        said = gr.HTML(elem_id="od-race-said")
-        shown = gr.HTML(race(None), elem_id="od-race-shown")  # in its place before the page is asked
-        with gr.Row(elem_classes="od-form od-form-2"):
-            model = gr.Dropdown([], label="Model", filterable=False, elem_id="od-race-model")
-            topic = gr.Dropdown(
-                [(words, name) for name, words in TOPICS.items()] + [("my own prompts", OWN)],
-                value=DEFAULT_TOPIC, label="Topic", filterable=False, elem_id="od-race-topic",
+    def __init__(self) -> None:
+        with gr.Group(elem_classes="od-group", elem_id="od-race"):
+            gr.HTML(
+                "<h2>See it race</h2><p>The same prompts, answered plainly and drafted, side by side, with the same "
+                f"seeds. Then teach the {tip('drafter')} the topic, and race again. Everything is measured now, on "
+                "this machine.</p>"
+            )
+            with gr.Row(elem_classes="od-buttons"):
+                self.go = gr.Button("Race", variant="primary", elem_id="od-race-go", **SMALL)
+                self.teach = gr.Button("Teach it and race again", elem_id="od-race-teach", visible=False, **SMALL)
+                self.stop = gr.Button("Stop", variant="stop", elem_id="od-race-stop", visible=False, **SMALL)
+            self.said = gr.HTML(elem_id="od-race-said")
+            self.shown = gr.HTML(race(None), elem_id="od-race-shown")  # in its place before the page is asked
+            with gr.Row(elem_classes="od-form od-form-2"):
+                self.model = gr.Dropdown([], label="Model", filterable=False, elem_id="od-race-model")
+                self.topic = gr.Dropdown(
+                    [(words, name) for name, words in TOPICS.items()] + [("my own prompts", OWN)],
+                    value=DEFAULT_TOPIC, label="Topic", filterable=False, elem_id="od-race-topic",
+                )  # fmt: skip
+            self.price, self.float_form = drift_price.layout()
+            self.own = gr.Textbox(
+                label="My prompts, one a line", lines=4, visible=False, elem_id="od-race-own", elem_classes="od-field",
+                info=f"The first {RACED} are raced, the others taught with; {FEWEST} or more make a lesson.",
             )  # fmt: skip
-        price, float_form = drift_price.layout()
-        own = gr.Textbox(
-            label="My prompts, one a line", lines=4, visible=False, elem_id="od-race-own", elem_classes="od-field",
-            info=f"The first {RACED} are raced, the others taught with; {FEWEST} or more make a lesson.",
-        )  # fmt: skip
-        with gr.Row(elem_classes="od-form od-form-2"):
-            copies = gr.Checkbox(
-                label="Copy from earlier answers too", elem_id="od-race-copies",
-                info="As in the chat. Without it all that is gained is the drafter's own.",
-            )  # fmt: skip
-            kept = gr.Checkbox(
-                label="Keep what is taught", elem_id="od-race-kept",
-                info="Teach this profile's drafter instead of one that is forgotten with the race.",
-            )  # fmt: skip
-    tick = gr.Timer(EVERY, active=False)
-    return Parts(said, model, topic, own, copies, kept, float_form, price, go, teach, stop, shown, tick)
+            with gr.Row(elem_classes="od-form od-form-2"):
+                self.copies = gr.Checkbox(
+                    label="Copy from earlier answers too", elem_id="od-race-copies",
+                    info="As in the chat. Without it all that is gained is the drafter's own.",
+                )  # fmt: skip
+                self.kept = gr.Checkbox(
+                    label="Keep what is taught", elem_id="od-race-kept",
+                    info="Teach this profile's drafter instead of one that is forgotten with the race.",
+                )  # fmt: skip
+        self.tick = gr.Timer(EVERY, active=False)
+        self.values = [self.model, self.topic, self.own, self.copies, self.kept, self.float_form]
+        self.outputs = [self.said, self.shown, self.go, self.teach, self.stop, self.tick]
 
 
 def plan_of(
@@ -315,11 +298,7 @@ def look(parts: Parts, session: Session, told: str | None = None) -> dict:
 
 def start(session: Session, *values: Any) -> str:
     """Begin with what `plan_of` takes; what there is to say about it."""
-    try:
-        session.start_race(plan_of(session, *values))
-        return ""
-    except OmniDraftError as error:
-        return note(str(error), bad=True)
+    return refusal_of(lambda: session.start_race(plan_of(session, *values)))
 
 
 def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
@@ -350,11 +329,7 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
 
     def teach(request: gr.Request) -> dict:
         session = session_of(sessions, request)
-        try:
-            session.teach_race()
-            return look(parts, session, "")
-        except OmniDraftError as error:
-            return look(parts, session, note(str(error), bad=True))
+        return look(parts, session, refusal_of(session.teach_race))
 
     def stop(request: gr.Request) -> dict:
         session = session_of(sessions, request)

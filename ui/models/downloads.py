@@ -1,34 +1,28 @@
-"""The part of the models page that fetches a model from the Hugging Face Hub: choose, follow, cancel, go on."""
+"""The part of the models page that gets models: those known by name, the Hugging Face Hub's, and drafters from there
+for the model in use, with what each is expected to bring. Choose, follow, cancel, go on."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
+from pathlib import Path
 
 import gradio as gr
 
-from omnidraft.app import catalog, hub, hub_files, hub_fit
+from omnidraft.app import catalog, hub, hub_files, hub_fit, models_list
+from omnidraft.app.drafters import ASSUMED, PAYS
 from omnidraft.app.hub import Download, Downloads
+from omnidraft.app.outlook import measured_cost
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import percent, size
-from ui.common.frame import EACH, PRIVATE, session_of
-from ui.common.notes import note
+from ui.common.frame import EACH, PRIVATE, SMALL, script, session_of
+from ui.common.notes import note, note_of, refusal_of
 from ui.models import view
 
-# What was asked for on another page of this app, which a link from elsewhere cannot do.
-_WANTED = """
-const wanted = sessionStorage.getItem('od-get');
-if (wanted) new MutationObserver((_changes, observer) => {
-  const button = element.querySelector(`button[data-kind="get"][data-file="${CSS.escape(wanted)}"]`);
-  if (!button || sessionStorage.getItem('od-get') !== wanted) return;
-  observer.disconnect();
-  sessionStorage.removeItem('od-get');
-  button.click();
-}).observe(element, {childList: true, subtree: true});
-"""
+_WANTED = script("wanted.js")
 
 
 class Parts:
@@ -46,23 +40,25 @@ class Parts:
                     label="Search by name", placeholder="qwen3 instruct", elem_id="od-hub-words", max_lines=1,
                     info="Public GGUF models that may fit into memory, those downloaded most first.",
                 )  # fmt: skip
-                self.search = gr.Button("Search", size="sm", elem_id="od-hub-search", scale=0, min_width=0)
+                self.search = gr.Button("Search", elem_id="od-hub-search", min_width=0, **SMALL)
             self.found = gr.Dropdown([], label="Found", elem_id="od-hub-found", filterable=False, visible=False)
             self.repo = gr.Textbox(label="Repository", placeholder="owner/name", elem_id="od-repo", max_lines=1)
-            self.look = gr.Button("Show its files", size="sm", elem_id="od-look", scale=0)
+            self.look = gr.Button("Show its files", elem_id="od-look", **SMALL)
             self.files = gr.Dropdown([], label="File", elem_id="od-files", filterable=False, visible=False)
-            kind = {"variant": "primary", "size": "sm", "scale": 0}
-            self.fetch = gr.Button("Download", elem_id="od-fetch", visible=False, **kind)
+            self.fetch = gr.Button("Download", elem_id="od-fetch", variant="primary", visible=False, **SMALL)
             self.progress = gr.HTML(elem_id="od-downloads", js_on_load=view.SCRIPT)
         self.tick, self.remote = gr.Timer(0.5, active=False), gr.State({})
         self.shown = [self.known, self.progress, self.tick]  # what `arrive` fills
 
 
 def arrive(sessions: Sessions, parts: Parts) -> dict:
-    """The downloads as they stand."""
-    running = sessions.downloads
-    shown = {parts.progress: progress(running.all), parts.tick: gr.Timer(active=running.running)}
-    return {parts.known: suggestions(available_bytes()), **shown}
+    """The models known by name, and the downloads as they stand."""
+    return {parts.known: suggestions(available_bytes()), **_standing(sessions.downloads, parts)}
+
+
+def _standing(running: Downloads, parts: Parts) -> dict:
+    """How far all downloads are; looked at again as long as one is under way."""
+    return {parts.progress: progress(running.all), parts.tick: gr.Timer(active=running.running)}
 
 
 def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, coverage: gr.State) -> None:
@@ -70,10 +66,8 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, cover
     running = sessions.downloads
 
     def download(name: str, known: dict, request: gr.Request) -> dict:
-        try:
-            running.start(known[name], session_of(sessions, request).assistant.home)
-        except OmniDraftError as error:
-            return {said: note(str(error), bad=True)}
+        if refused := refusal_of(lambda: running.start(known[name], session_of(sessions, request).assistant.home)):
+            return {said: refused}
         return {said: "", parts.progress: progress(running.all), parts.tick: gr.Timer(active=True)}
 
     def steer(request: gr.Request, event: gr.EventData) -> dict:
@@ -86,11 +80,8 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, cover
         return {parts.progress: progress(running.all), parts.tick: gr.Timer(active=True)}
 
     def advance(known: dict, request: gr.Request) -> dict:
-        busy = running.running
-        update: dict = {parts.progress: progress(running.all), parts.tick: gr.Timer(active=busy)}
-        if not busy:
-            update[listed] = view.models(session_of(sessions, request), known)
-        return update
+        shown = _standing(running, parts)
+        return shown if running.running else {**shown, listed: view.models(session_of(sessions, request), known)}
 
     _wire_search(sessions, parts, said)
     _wire_files(sessions, parts, said)
@@ -105,8 +96,7 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, cover
         except OmniDraftError as error:
             yield {said: note(str(error), bad=True)}
             return
-        shown = {parts.progress: progress(running.all), parts.tick: gr.Timer(active=running.running)}
-        yield {said: note(told), listed: view.models(session, cover), **shown}
+        yield {said: note(told), listed: view.models(session, cover), **_standing(running, parts)}
 
     parts.known.act(get, [coverage], [said, listed, parts.progress, parts.tick], **EACH)
     begun = [said, parts.progress, parts.tick]
@@ -155,7 +145,8 @@ def _wire_search(sessions: Sessions, parts: Parts, said: gr.HTML) -> None:
             yield {said: note(str(error), bad=True), parts.found: gr.Dropdown(visible=False)}
             return
         told = f"{len(found)} found." + (f" {hidden} more would not fit into memory." if hidden else "")
-        yield {said: note(told), parts.found: _offered([(one.label(), one.repo) for one in found])}
+        choices = [(one.label(), one.repo) for one in found]
+        yield {said: note(told), parts.found: gr.Dropdown(choices=choices, value=None, visible=bool(choices))}
 
     outputs = [said, parts.found]
     gr.on([parts.search.click, parts.words.submit], search, [parts.words], outputs, **PRIVATE)
@@ -189,10 +180,6 @@ def _wire_files(sessions: Sessions, parts: Parts, said: gr.HTML) -> None:
 
     found = [said, parts.remote, parts.files, parts.fetch]
     gr.on([parts.look.click, parts.repo.submit], list_files, [parts.repo], found, **PRIVATE)
-
-
-def _offered(choices: list[tuple[str, str]]) -> gr.Dropdown:
-    return gr.Dropdown(choices=choices, value=None, visible=bool(choices))
 
 
 def _file(fit: hub_fit.Fit) -> str:
@@ -240,3 +227,97 @@ def _download(download: Download) -> str:
         f'<div class="od-download{bad}" data-state="{download.state}"><div><b>{name}</b>'
         f'<span>{words}</span></div><div class="od-bar" {meter}><i style="width:{share:.1%}"></i></div>{button}</div>'
     )
+
+
+_TOLD = (
+    f"For {{}}, by their vocabularies and by what passes take here. Expected speeds assume that {ASSUMED}; what a "
+    "drafter has learned from your answers makes that more."
+)
+
+
+class DrafterParts:
+    """wanted: the file that is to draft when it has come, "" for none."""
+
+    def __init__(self) -> None:
+        with gr.Group(elem_classes="od-group"):
+            gr.HTML(
+                "<h2>Other drafters</h2><p>Compares small models of the Hugging Face Hub with the model in use; "
+                "fetches their vocabularies, a few MB each, and nothing else.</p>"
+            )
+            about = "Compare drafters of the Hub"
+            self.compare = gr.Button(about, elem_id="od-hub-drafters", **SMALL)
+            self.offers = gr.HTML(elem_id="od-offers", js_on_load=view.SCRIPT)
+        self.wanted, self.tick = gr.State(""), gr.Timer(0.5, active=False)
+
+
+def wire_drafters(sessions: Sessions, parts: DrafterParts, loads: Parts, said: gr.HTML, listed: gr.HTML) -> None:
+    """`loads` shows how far what is fetched has come."""
+    running = sessions.downloads
+
+    def compare(request: gr.Request) -> Iterator[dict]:
+        session = session_of(sessions, request)
+        try:
+            path = session.target_path()
+            target = models_list.vocabulary_at(path)
+            found: list[hub_fit.Drafter] = []
+            for known in hub_fit.DRAFTERS:
+                yield {said: note(f"Comparing {known.repo} with {path.stem}.")}
+                found.append(hub_fit.compared(known, target, session.assistant.home.cache))
+        except OmniDraftError as error:
+            yield {said: note(str(error), bad=True)}
+            return
+        rows = "".join(_drafter(one, _worth(one, session, path)) for one in hub_fit.ranked(found))
+        yield {said: note(_TOLD.format(path.stem)), parts.offers: f'<ul class="od-models">{rows}</ul>'}
+
+    def take(request: gr.Request, event: gr.EventData) -> dict:
+        session = session_of(sessions, request)
+        try:
+            model = _best(session, str(event._data["file"]))
+            path = Download(model, session.assistant.home).path
+            if not path.exists():
+                path = running.start(model, session.assistant.home).path
+        except OmniDraftError as error:
+            return {said: note(str(error), bad=True)}
+        return {said: "", parts.wanted: str(path), parts.tick: gr.Timer(active=True), **_standing(running, loads)}
+
+    def use(wanted: str, request: gr.Request) -> dict:
+        if running.running:
+            return {parts.tick: gr.Timer(active=True)}
+        over = {parts.wanted: "", parts.tick: gr.Timer(active=False)}
+        if not wanted or not Path(wanted).exists():  # it was stopped, or failed: its row says so
+            return over
+        session = session_of(sessions, request)
+        told = note_of(lambda: session.choose_drafter(Path(wanted)))
+        return {said: told, listed: view.models(session, {}), **over}
+
+    parts.compare.click(compare, None, [said, parts.offers], **PRIVATE)
+    parts.offers.act(take, None, [said, parts.wanted, parts.tick, loads.progress, loads.tick], **EACH)
+    parts.tick.tick(use, [parts.wanted], [said, listed, parts.wanted, parts.tick], **PRIVATE)
+
+
+def _best(session: Session, repo: str) -> hub_files.RemoteModel:
+    """Of what the repository offers, the one to take."""
+    offered = hub_files.list_models(repo)
+    fits = hub_fit.fits(offered, session.model_settings, session.assistant.home.cache / "downloads")
+    chosen = hub_fit.best(fits, available_bytes())
+    if chosen is None:
+        raise OmniDraftError(f"Nothing of {repo} fits into the memory that is free.")
+    return chosen.model
+
+
+def _worth(one: hub_fit.Drafter, session: Session, target: Path) -> hub_fit.Worth | None:
+    """None as long as nobody knows what the target's passes take."""
+    cost = measured_cost(session)
+    size = next((model.file_size for model in models_list.scan(session.assistant) if model.path == target), 0)
+    return hub_fit.worth(one.known, size, cost) if cost is not None and size else None
+
+
+def _drafter(one: hub_fit.Drafter, worth: hub_fit.Worth | None) -> str:
+    repo = escape(one.known.repo)
+    facts = [one.known.about, one.label()]
+    if worth is not None:
+        gain = f"about {worth.speedup:.1f} times plain speed" if worth.speedup > PAYS else "no gain expected here"
+        facts += [f"a guess takes {percent(worth.step)} of a pass", gain]
+    shown = "".join(f"<span>{escape(fact)}</span>" for fact in facts)
+    act = f'<button type="button" data-kind="take" data-file="{repo}">Fetch and draft with it</button>'
+    return f"<li><h3>{repo}</h3><p>{shown}</p>{act if one.share is not None else ''}</li>"

@@ -1,6 +1,6 @@
 """The models page: what is there, what it would take, loading and unloading, the drafter.
 
-Downloads are downloads.py's business, where models are looked for places.py's.
+Downloads are `downloads`' business; folders, dropped files and workers are `places`'.
 """
 
 from __future__ import annotations
@@ -29,11 +29,7 @@ from ui.chat.parts import describe_switch, pair_numbers
 from ui.common import fields
 from ui.common.frame import EACH, PRIVATE, page_column, session_of
 from ui.common.notes import note
-from ui.models import bringing, view
-from ui.models import downloads as model_downloads
-from ui.models import drafters as model_drafters
-from ui.models import places as model_places
-from ui.models import workers as model_workers
+from ui.models import downloads, places, view
 
 LOOK_EVERY = 0.4  # seconds between looks at how far a model is loaded
 _ACTS = futures.ThreadPoolExecutor(thread_name_prefix="models")
@@ -47,12 +43,12 @@ class Parts:
         gr.HTML("<h1>Models</h1>", elem_classes="od-lead")
         self.said = gr.HTML(elem_id="od-said")
         self.listed = gr.HTML(elem_id="od-models", js_on_load=view.SCRIPT)
-        self.brought = bringing.layout()
+        self.brought = places.dropping()
         with gr.Group(elem_classes="od-group"):
             gr.HTML("<h2>How they are loaded</h2>")
             self.loading = {name: fields.make(name) for name in LOADING}
-        self.downloads, self.drafters = model_downloads.Parts(), model_drafters.Parts()
-        self.workers, self.places = model_workers.Parts(own), model_places.Parts(own)
+        self.downloads, self.drafters = downloads.Parts(), downloads.DrafterParts()
+        self.workers, self.places = places.WorkerParts(own), places.Parts(own)
         self.coverage = gr.State({})
 
 
@@ -62,11 +58,11 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
         parts = Parts(own=sessions.accounts is None)
     said, listed, coverage = parts.said, parts.listed, parts.coverage
     _wire(sessions, page, parts)
-    bringing.wire(sessions, parts.brought, said, listed, coverage)
-    model_downloads.wire(sessions, parts.downloads, said, listed, coverage)
-    model_drafters.wire(sessions, parts.drafters, parts.downloads, said, listed)
-    model_places.wire(sessions, parts.places, said, listed, coverage)
-    model_workers.wire(sessions, page, parts.workers, said)
+    places.wire_dropped(sessions, parts.brought, said, listed, coverage)
+    downloads.wire(sessions, parts.downloads, said, listed, coverage)
+    downloads.wire_drafters(sessions, parts.drafters, parts.downloads, said, listed)
+    places.wire(sessions, parts.places, said, listed, coverage)
+    places.wire_workers(sessions, page, parts.workers, said)
 
 
 def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
@@ -75,8 +71,8 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         return {
             **fields.arrived(session, parts.loading),
             parts.listed: view.models(session, {}),
-            **model_downloads.arrive(sessions, parts.downloads),
-            **model_places.arrive(session, parts.places),
+            **downloads.arrive(sessions, parts.downloads),
+            **places.arrive(session, parts.places),
         }
 
     def act(known: dict, request: gr.Request, event: gr.EventData) -> Iterator[dict]:

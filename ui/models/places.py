@@ -1,20 +1,33 @@
-"""The part of the models page that says where models are looked for: the user's folders and other programs' ones."""
+"""The parts of the models page that say where models lie and are computed: folders that are looked into, files that are
+dropped on the page, other machines that hold layers of a model this one cannot hold alone.
+
+A dropped file is a request's body, read as it comes: Gradio's own uploads are bounded, and made for what is read at
+once.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
 import gradio as gr
+from fastapi import FastAPI, Request
+from fastapi.responses import PlainTextResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 
-from omnidraft.app import models_list
+from omnidraft.app import models_list, worker_list
 from omnidraft.app.catalog import existing_path
+from omnidraft.app.model_import import Incoming
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
+from omnidraft.app.worker_list import Named
 from omnidraft.backends.discovery import PROGRAMS, places
 from omnidraft.errors import OmniDraftError
-from ui.common.frame import PRIVATE, session_of
-from ui.common.notes import note
+from omnidraft.format import size
+from ui.common.frame import EACH, PRIVATE, SMALL, script, session_of
+from ui.common.notes import cells, note, refusal_of, table
 from ui.models import view
 
 SHARED = "With accounts, models come from the folders that all share; whoever runs this app puts them there."
@@ -48,8 +61,8 @@ class Parts:
                     label="Add a model by its path", placeholder="/where/it/lies/model.gguf", max_lines=1,
                     elem_id="od-by-path", info="It is read where it lies.",
                 )  # fmt: skip
-                self.add = gr.Button("Add", size="sm", elem_id="od-by-path-add", scale=0, min_width=0)
-            self.again = gr.Button("Look again", size="sm", elem_id="od-scan", scale=0)
+                self.add = gr.Button("Add", elem_id="od-by-path-add", min_width=0, **SMALL)
+            self.again = gr.Button("Look again", elem_id="od-scan", **SMALL)
         self.shown = [self.where, self.programs, self.folders]  # what `arrive` fills
 
 
@@ -87,10 +100,8 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, cover
         return keep(session_of(sessions, request), known, model_programs=tuple(names))
 
     def keep(session: Session, known: dict, **values: object) -> dict:
-        try:
-            session.apply(**values)
-        except OmniDraftError as error:
-            return {said: note(str(error), bad=True)}
+        if refused := refusal_of(lambda: session.apply(**values)):
+            return {said: refused}
         return {said: "", listed: view.models(session, known), parts.where: _where(session)}
 
     changed = [said, listed, parts.where]
@@ -126,3 +137,148 @@ def _where(session: Session) -> str:
         if name in PROGRAMS and not there:
             listed.append(f"{PROGRAMS[name]}: it keeps no models on this machine")
     return '<ul class="od-places">' + "".join(f"<li>{place}</li>" for place in listed) + "</ul>"
+
+
+CHUNK = 4 << 20  # bytes written at once
+_DROP = (
+    "<p>Drop a GGUF file anywhere on this page, or "
+    '<label class="od-bring">choose one<input type="file" class="od-hidden" accept=".gguf" multiple></label>; '
+    "it is checked, and copied to the models of this app. A projector goes with the model it is dropped with.</p>"
+)
+_DROP_SCRIPT = script("drop.js")
+
+
+def dropping() -> gr.HTML:
+    return gr.HTML(_DROP, elem_id="od-bring", js_on_load=_DROP_SCRIPT)
+
+
+def wire_dropped(sessions: Sessions, part: gr.HTML, said: gr.HTML, listed: gr.HTML, coverage: gr.State) -> None:
+    """`said` tells how far it has come; `listed` shows the file when it is there."""
+
+    def tell(known: dict, request: gr.Request, event: gr.EventData) -> dict:
+        state, text = event._data["state"], str(event._data["said"])[:2000]
+        told = {said: note(text, bad=state == "refused")}
+        return told if state == "busy" else {**told, listed: view.models(session_of(sessions, request), known)}
+
+    part.act(tell, [coverage], [said, listed], **EACH)
+
+
+def add_routes(app: FastAPI, sessions: Sessions) -> None:
+    """`/model-files`: GET says why a file would not be taken, before any of it is sent; POST takes it."""
+
+    @app.get("/model-files")
+    def ask(name: str, size: int, beside: str = "") -> PlainTextResponse:
+        try:
+            Incoming(sessions.home, name, size, beside)
+        except OmniDraftError as error:
+            return PlainTextResponse(str(error))
+        return PlainTextResponse("")
+
+    @app.post("/model-files")
+    async def take(request: Request, name: str, size: int, beside: str = "") -> PlainTextResponse:
+        try:
+            incoming = Incoming(sessions.home, name, size, beside)
+            await _write(incoming, request)
+            return PlainTextResponse(await run_in_threadpool(incoming.take))
+        except OmniDraftError as error:
+            return PlainTextResponse(str(error), 422)
+        except ClientDisconnect:
+            return PlainTextResponse("", 499)
+
+
+async def _write(incoming: Incoming, request: Request) -> None:
+    held = bytearray()
+    try:
+        async for piece in request.stream():
+            held += piece
+            if len(held) >= CHUNK:
+                await run_in_threadpool(incoming.write, bytes(held))
+                held.clear()
+        await run_in_threadpool(incoming.write, bytes(held))
+    except BaseException:
+        incoming.drop()
+        raise
+
+
+WORKERS_SHARED = "With accounts, workers are named by whoever runs this app, with --workers."
+_WORKERS = (
+    "<p>Machines that hold layers of a model too large for this one. Start <code>python -m omnidraft worker</code> "
+    "there and reach it through <code>ssh -L</code>: the connection has neither password nor encryption of its own. "
+    "Drafter, chats and learning stay here.</p>"
+)
+Change = Callable[[Session, str], str]
+_COLUMNS = ("Worker", "State", "Memory free", "Protocol", "Round trip", "Layers", "")
+
+
+class WorkerParts:
+    """own: whether one may name workers oneself."""
+
+    def __init__(self, own: bool) -> None:
+        with gr.Group(elem_classes="od-group"):
+            gr.HTML("<h2>Workers</h2>" + _WORKERS)
+            self.listed = gr.HTML(elem_id="od-workers", js_on_load=view.SCRIPT)
+            self.address = gr.Textbox(
+                label="Another worker",
+                info="" if own else WORKERS_SHARED,
+                placeholder="127.0.0.1:50052" if own else "",
+                interactive=own,
+                max_lines=1,
+                elem_id="od-worker-address",
+                elem_classes="od-field",
+            )
+            with gr.Row(elem_classes="od-buttons"):
+                self.add = gr.Button("Add", elem_id="od-worker-add", interactive=own, **SMALL)
+                self.again = gr.Button("Ask again", elem_id="od-worker-ask", **SMALL)
+
+
+def wire_workers(sessions: Sessions, page: gr.Blocks, parts: WorkerParts, said: gr.HTML) -> None:
+    """What happens on `page`; `said` is where it tells what happened."""
+
+    def changed(request: gr.Request, act: Change, text: str) -> dict:
+        session = session_of(sessions, request)
+        told, done = change(session, sessions.accounts is None, act, text)
+        after = {parts.listed: _listed(session), parts.address: ""} if done else {}
+        return {said: note(told, bad=not done), **after}
+
+    def add(text: str, request: gr.Request) -> dict:
+        return changed(request, worker_list.add, text or "")
+
+    def remove(request: gr.Request, event: gr.EventData) -> dict:
+        return changed(request, worker_list.remove, str(event._data["file"]))
+
+    def ask(request: gr.Request) -> dict:
+        return {parts.listed: _listed(session_of(sessions, request))}
+
+    after = [said, parts.listed, parts.address]
+    gr.on([parts.add.click, parts.address.submit], add, [parts.address], after, **PRIVATE)
+    parts.listed.act(remove, None, after, **PRIVATE)
+    gr.on([page.load, parts.again.click], ask, None, [parts.listed], **PRIVATE)  # who is away keeps nobody waiting
+
+
+def change(session: Session, own: bool, act: Change, text: str) -> tuple[str, bool]:
+    """(what to say, whether it was done). Who signs in may not have this machine call others: then `own` is False."""
+    if not own:
+        return WORKERS_SHARED, False
+    try:
+        return act(session, text), True
+    except OmniDraftError as error:
+        return str(error), False
+
+
+def _listed(session: Session) -> str:
+    named = worker_list.named(session)
+    if not named:
+        return '<p class="od-none">No workers are named; this machine computes alone.</p>'
+    where = worker_list.plan(session)
+    sentence = f'<p class="od-note">Of the loaded model: {escape(str(where))}.</p>' if where is not None else ""
+    return table(_COLUMNS, "".join(map(_worker, named))) + sentence
+
+
+def _worker(worker: Named) -> str:
+    found, address = worker.found, escape(str(worker.address))
+    remove = f'<button type="button" data-kind="remove" data-file="{address}">Remove</button>'
+    if found is None:
+        state = f'<td colspan="5" class="od-bad">{escape(worker.state)}</td>'
+        return f"<tr><td>{address}</td>{state}<td>{remove}</td></tr>"
+    facts = (worker.state, size(found.free), found.version, f"{1000 * found.latency:.2f} ms", worker.layers or "–")
+    return f"<tr>{cells((address, *map(escape, facts), remove))}</tr>"

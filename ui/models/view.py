@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
@@ -12,13 +11,13 @@ from omnidraft.app.drafters import Outlook
 from omnidraft.app.models_list import Room, context_of, needs
 from omnidraft.app.outlook import drafters_of, known_speeds
 from omnidraft.app.session import Session
-from omnidraft.app.speeds import Speed
 from omnidraft.backends.discovery import NO_PROJECTOR
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.prompting.templates import NO_TEMPLATE
 from omnidraft.format import count, percent, rate, short, size
 from omnidraft.processes.progress import Progress
-from omnidraft.settings.config import ModelSettings, named_file
+from omnidraft.settings.config import named_file
+from ui.common.frame import script
 from ui.common.notes import loading
 
 KINDS = {
@@ -28,53 +27,35 @@ KINDS = {
     "projector": "a projector for images; it cannot write text",
 }
 _BASE = f"{NO_TEMPLATE.format('It')}, and answers questions poorly."
-# A list that is drawn anew has the rows unfolded that were, and the keyboard where it was.
-SCRIPT = """
-const unfolded = new Set();
-let acted = '';
-element.addEventListener('click', (event) => {
-  const row = event.target.closest('summary')?.parentElement;
-  if (row) unfolded[row.open ? 'delete' : 'add'](row.dataset.file);
-  const button = event.target.closest('button[data-kind]');
-  if (!button) return;
-  acted = button.dataset.file || '';
-  trigger('act', {kind: button.dataset.kind, file: acted});
-});
-element.addEventListener('change', ({target}) => {
-  if (target.dataset.kind) trigger('act', {kind: target.dataset.kind, file: target.dataset.file, chosen: target.value});
-});
-new MutationObserver(() => {
-  for (const row of element.querySelectorAll('details[data-file]')) {
-    const open = unfolded.has(row.dataset.file);
-    if (row.open !== open) row.open = open;
-  }
-  if (!acted || document.activeElement !== document.body) return;
-  element.querySelector(`button[data-file="${CSS.escape(acted)}"]`)?.focus();
-}).observe(element, {attributes: true, attributeFilter: ['open'], childList: true, subtree: true});
-"""
+SCRIPT = script("models.js")
 
 
-@dataclass(frozen=True, slots=True)
 class _Here:
-    """What the rows have in common: what is loaded, what is free, what was measured."""
+    """What the rows have in common: what is loaded, what is free, what was measured.
 
-    settings: ModelSettings
-    loaded: Path | None
-    drafter: Path | None
-    target: ModelInfo | None  # that would answer
-    room: Room
-    speeds: dict[Path, Speed]
-    coverage: dict[str, dict]
-    eyes: dict[Path, Path | None]
-    projectors: list[ModelInfo]
-    chosen: tuple[str, ...]  # `AppSettings.projectors`
-    loading: Progress | None
+    target: the model that would answer; chosen: `AppSettings.projectors`.
+    """
+
+    def __init__(self, session: Session, found: list[ModelInfo], coverage: dict[str, dict]) -> None:
+        self.settings, self.coverage, self.loading = session.model_settings, coverage, session.loading
+        self.drafter, self.chosen = session.drafter_path(), session.settings.projectors
+        self.eyes = {model.path: models_list.projector_of(model, self.chosen) for model in found}
+        self.projectors = [model for model in found if model.kind == "projector"]
+        self.speeds = known_speeds(session, found)
+        loaded, self.target = (
+            next((model for model in found if model.kind == "model" and _same(model.path, path)), None)
+            for path in (session.loaded, session.target_or_none())
+        )
+        self.loaded = loaded.path if loaded else None
+        self.room = Room.now(
+            self.settings, (needs(loaded, self.settings, self.eyes[loaded.path]) or 0) if loaded else 0
+        )
 
 
 def models(session: Session, coverage: dict[str, dict]) -> str:
     """One row per model file. `coverage` holds what was compared with the drafter, by path."""
     found = models_list.scan(session.assistant)
-    here = _here(session, found, coverage)
+    here = _Here(session, found, coverage)
     paired = {*here.eyes.values(), *(models_list.projector_of(model) for model in found)}
     shown = [model for model in found if model.path not in paired]
     if not shown:
@@ -82,21 +63,6 @@ def models(session: Session, coverage: dict[str, dict]) -> str:
     rows = "".join(_row(model, here) if model.kind == "model" else _other(model) for model in shown)
     offered = _drafters(drafters_of(session, found, here.speeds), here)
     return f'<h2 class="od-hidden">On this machine</h2><ul class="od-models">{rows}</ul>{offered}'
-
-
-def _here(session: Session, found: list[ModelInfo], coverage: dict[str, dict]) -> _Here:
-    settings, writers = session.model_settings, [model for model in found if model.kind == "model"]
-    drafter, answering = session.drafter_path(), session.target_or_none()
-    loaded = next((model for model in writers if _same(model.path, session.loaded)), None)
-    chosen = session.settings.projectors
-    eyes = {model.path: models_list.projector_of(model, chosen) for model in found}
-    room = Room.now(settings, (needs(loaded, settings, eyes[loaded.path]) or 0) if loaded else 0)
-    projectors = [model for model in found if model.kind == "projector"]
-    target = next((model for model in writers if _same(model.path, answering)), None)
-    return _Here(
-        settings, loaded.path if loaded else None, drafter, target, room, known_speeds(session, found), coverage, eyes,
-        projectors, chosen, session.loading,
-    )  # fmt: skip
 
 
 def _row(model: ModelInfo, here: _Here) -> str:

@@ -16,8 +16,8 @@ from typing import Any
 
 import llguidance
 
-from omnidraft.backends.prompting.formats.harmony import THOUGHT_MARKS
-from omnidraft.backends.prompting.formats.pattern import WrittenCall
+from omnidraft.backends.prompting.formats.chat_format import WrittenCall
+from omnidraft.backends.prompting.formats.open import THOUGHT_MARKS
 from omnidraft.backends.prompting.gbnf import gbnf_to_lark
 from omnidraft.backends.prompting.json_schema import schema_text
 from omnidraft.backends.prompting.templates import ChatTemplate

@@ -28,16 +28,8 @@ _OPTIONS = {
     "whitespace_pattern": r" |\r?\n[ \t]{0,20}",  # else an answer may consist of it
 }
 _ONE = (
-    "items",
-    "additionalProperties",
-    "unevaluatedProperties",
-    "contains",
-    "propertyNames",
-    "not",
-    "if",
-    "then",
-    "else",
-)
+    "items", "additionalProperties", "unevaluatedProperties", "contains", "propertyNames", "not", "if", "then", "else",
+)  # fmt: skip
 _LIST = ("anyOf", "allOf", "oneOf", "prefixItems", "items")
 _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _OTHERS = ("additionalProperties", "patternProperties", "unevaluatedProperties")

@@ -11,6 +11,7 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain, product
 from typing import Any
@@ -202,8 +203,7 @@ class Spacing:
         self._quoted = self._escaped = False
 
     def copy(self) -> Spacing:
-        other = Spacing.__new__(Spacing)
-        other.__dict__.update(self.__dict__)
+        other = copy(self)
         other._seen = dict(self._seen)
         return other
 

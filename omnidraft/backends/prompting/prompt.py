@@ -199,7 +199,8 @@ def _runs(spans: Sequence[Span], vocabulary: Vocabulary) -> list[Run]:
 
 def _match(runs: list[Run], vocabulary: Vocabulary, committed: Sequence[int]) -> tuple[int, int, bytes]:
     """How far `committed` spells `runs`: (ids kept, runs they cover, bytes left of the run they end in)."""
-    prefix = _space_prefix(vocabulary)
+    # What the tokenizer puts in front of a text: b" " for SentencePiece style, else b"".
+    prefix = vocabulary.decode(vocabulary.encode("a", at_start=True))[:-1]
     kept = 0
     for index, run in enumerate(runs):
         if kept == len(committed):
@@ -230,11 +231,6 @@ def _spell(vocabulary: Vocabulary, committed: Sequence[int], start: int, data: b
         spelled += len(piece)
         start += 1
     return start, spelled
-
-
-def _space_prefix(vocabulary: Vocabulary) -> bytes:
-    """What the tokenizer puts in front of a text: b" " for SentencePiece style, else b""."""
-    return vocabulary.decode(vocabulary.encode("a", at_start=True))[:-1]
 
 
 def _encode_middle(vocabulary: Vocabulary, data: bytes) -> list[int]:

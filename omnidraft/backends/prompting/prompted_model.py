@@ -93,8 +93,12 @@ class PromptedModel:
         except ContextFull:
             if not written:
                 raise
-            if (turn := count(_last_turn(messages))) > limit:
-                raise ContextFull(_full_sentence(turn, limit)) from None
+            turn = count([*(m for m in messages if m["role"] == "system"), messages[-1]])
+            if turn > limit:
+                raise ContextFull(
+                    f"The answer and its question take {turn:,} tokens, and the model's context of {limit:,} has no "
+                    "room to go on; raise the context length."
+                ) from None
             return fit_context(messages, limit, count)
 
 
@@ -103,14 +107,3 @@ class PromptedDrafter(PromptedModel):
     """The drafter's seat."""
 
     model: DraftModel
-
-
-def _last_turn(messages: Sequence[Message]) -> list[Message]:
-    return [*(m for m in messages if m["role"] == "system"), messages[-1]]
-
-
-def _full_sentence(tokens: int, n_ctx: int) -> str:
-    return (
-        f"The answer and its question take {tokens:,} tokens, and the model's context of {n_ctx:,} has no room to go "
-        "on; raise the context length."
-    )

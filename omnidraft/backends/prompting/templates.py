@@ -6,19 +6,18 @@ A control token in the result was written by the template; what a person or a mo
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jinja2
 
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.prompting.formats.harmony import THOUGHT_MARKS
+from omnidraft.backends.prompting.formats.chat_format import ChatFormat
 from omnidraft.backends.prompting.formats.of_template import format_of, template_variables
-from omnidraft.backends.prompting.formats.open import Reader, begun_text, open_reader
-from omnidraft.backends.prompting.formats.pattern import ChatFormat
+from omnidraft.backends.prompting.formats.open import THOUGHT_MARKS, Reader, begun_text, open_reader
 from omnidraft.backends.prompting.formats.probe import FIELDS
 from omnidraft.backends.prompting.messages import (
     CALLED,
@@ -38,14 +37,11 @@ from omnidraft.backends.prompting.messages import (
 )
 from omnidraft.backends.prompting.sandbox import SafeTemplate, compile_template, template_options
 from omnidraft.backends.prompting.template_limits import TemplateLimit
-from omnidraft.backends.prompting.thinking import Told, has_effect, ways_of_thinking
 from omnidraft.errors import ModelError, PromptRefused
 from omnidraft.vocab import Vocabulary
 
 # Plain messages through a chat template: the model's own, its variant for tools, or a stand-in. Knows jinja2's errors,
 # which nobody else need catch, and nothing of vocabularies, thoughts or what is typed.
-
-
 _PLAIN = (
     "{% for m in messages %}{% if m['role'] == 'system' %}{{ m['content'] }}{% else %}"
     "{{ m['role'] | capitalize }}: {{ m['content'] }}{% endif %}{{ '\\n\\n' }}{% endfor %}"
@@ -177,8 +173,60 @@ class Renderer:
             return template.render({**variables, "tools": []})  # some go through a list without asking for it
 
 
+# How thinking is switched through a template, which calls the switch what it likes. Found by rendering: an option is
+# known where what is written changes with it.
+EFFORTS = ("low", "medium", "high")
+_SWITCHES: dict[str, tuple[Any, Any]] = {  # on, off
+    "enable_thinking": (True, False), "thinking": (True, False), "thinking_mode": ("enabled", "disabled"),
+    "thinking_budget": (-1, 0),
+}  # fmt: skip
+_DEGREES = ("reasoning_effort", "thinking_effort", "reasoning_strength")
+_NONE = ("none", "no_think")  # what some say instead of a degree
+# Values of which one or another changes what is written, whatever kind an option is of.
+_TRIED = (True, False, "low", "high")
+Told = dict[str, Any]
+Render = Callable[[Mapping[str, Any]], object]
+
+
+def ways_of_thinking(render: Render, names: Collection[str], source: str) -> dict[str, Told]:
+    """What to tell a template for each of our words ("on", "off" and `EFFORTS`) that means something to it.
+
+    render: what it writes when told these options, None where it refuses; names: of its options.
+    """
+    found: dict[str, Told] = {}
+    for name, (on, off) in _SWITCHES.items():
+        if name in names and _differ(render, name, (on, off)):
+            found = {"on": {name: on}, "off": {name: off}}
+            break
+    for name in (name for name in _DEGREES if name in names):
+        ways = {word: {**found.get("on", {}), name: word} for word in EFFORTS}
+        told = {word: text for word, way in ways.items() if (text := render(way)) is not None}
+        silent = next((word for word in _NONE if f"'{word}'" in source or f'"{word}"' in source), "")
+        if not found and silent and _differ(render, name, (silent, EFFORTS[-1])):
+            found = {"on": {name: EFFORTS[-1]}, "off": {name: silent}}
+        if len(set(told.values())) > 1:
+            found |= {word: ways[word] for word in told}
+        break
+    return found
+
+
+def _differ(render: Render, name: str, values: Collection[Any], *others: Told) -> bool:
+    texts = [render(told) for told in (*others, *({name: value} for value in values))]
+    return len({text for text in texts if text is not None}) > 1
+
+
 _ASKED = [{"role": "user", "content": "a"}]
 _REMEMBERED = 64  # options that clients sent
+T = TypeVar("T")
+
+
+def _remembered(known: dict[str, T], key: str, find: Callable[[], T]) -> T:
+    """What was found before, else what `find` finds; once too many are known, all are forgotten."""
+    if key not in known:
+        if len(known) >= _REMEMBERED:
+            known.clear()
+        known[key] = find()
+    return known[key]
 
 
 class ChatTemplate:
@@ -195,13 +243,9 @@ class ChatTemplate:
         self.name = name
         self._controls = {text: id for text, id in vocabulary.controls.items() if text}
         self._eog = vocabulary.eog
-        ids = {id: text for text, id in self._controls.items()}
-        special = {
-            "bos_token": "" if vocabulary.bos is None else ids.get(vocabulary.bos, ""),
-            "eos_token": "" if vocabulary.eos is None else ids.get(vocabulary.eos, ""),
-            "unk_token": "",
-            "pad_token": "",
-        }
+        ids: dict[int | None, str] = {id: text for text, id in self._controls.items()}
+        begin, end = ids.get(vocabulary.bos, ""), ids.get(vocabulary.eos, "")
+        special = {"bos_token": begin, "eos_token": end, "unk_token": "", "pad_token": ""}
         self._told: Mapping[str, Any] = {}
         self._known: dict[str, bool] = {}  # whether an option changes anything
         self._variants: dict[str, ChatTemplate] = {}  # as it is when told other options, by all of these
@@ -255,25 +299,17 @@ class ChatTemplate:
         return {name: value for name, value in options.items() if self._knows(name, value)}
 
     def _knows(self, name: str, value: Any) -> bool:
-        option = f"{name} {value!r}"
-        if option not in self._known and len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        if option not in self._known:
-            named = name in template_options(self.source)
-            self._known[option] = named and has_effect(self._shown, name, value)
-        return self._known[option]
+        named = name in template_options(self.source)
+        return named and _remembered(
+            self._known, f"{name} {value!r}", lambda: _differ(self._shown, name, (value, *_TRIED), {})
+        )
 
     def told(self, options: Mapping[str, Any]) -> ChatTemplate:
         """This template told these options, besides those it was told before, whenever it renders."""
         if not options:
             return self
         told = {**self._told, **options}
-        variant = self._variants.get(repr(told))
-        if variant is None:
-            if len(self._variants) >= _REMEMBERED:
-                self._variants.clear()
-            variant = self._variants[repr(told)] = self._with(told)
-        return variant
+        return _remembered(self._variants, repr(told), lambda: self._with(told))
 
     def _with(self, told: Mapping[str, Any]) -> ChatTemplate:
         other = copy.copy(self)  # what was found out of the template stays with it, what prompts look like does not

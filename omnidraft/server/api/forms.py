@@ -7,7 +7,7 @@ import uuid
 from typing import Any
 
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.backends.prompting.formats.events import (
+from omnidraft.backends.prompting.formats.chat_format import (
     Arguments,
     CallBegun,
     CallBroken,

@@ -10,8 +10,8 @@ from typing import Any
 import jinja2
 import pytest
 
+from omnidraft.backends.prompting.formats.chat_format import ChatFormat
 from omnidraft.backends.prompting.formats.of_template import format_of, template_variables
-from omnidraft.backends.prompting.formats.pattern import ChatFormat
 from omnidraft.backends.prompting.sandbox import SafeTemplate, compile_template
 from tests.backends.tool_templates import TEMPLATES
 

@@ -6,10 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from omnidraft.backends.prompting.formats.events import Call
-from omnidraft.backends.prompting.formats.harmony import THOUGHT_MARKS
-from omnidraft.backends.prompting.formats.open import read
-from omnidraft.backends.prompting.formats.pattern import WrittenCall
+from omnidraft.backends.prompting.formats.chat_format import Call, WrittenCall
+from omnidraft.backends.prompting.formats.open import THOUGHT_MARKS, read
 from omnidraft.backends.prompting.grammar import (
     behind_thoughts,
     call_grammar,

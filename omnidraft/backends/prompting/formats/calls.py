@@ -1,34 +1,33 @@
-"""Reads one call behind what opened it: first its name, which must be a tool's, then its arguments."""
+"""Reads one call behind what opened it: first its name, which must be a tool's, then its arguments. `Attempt` tries
+that where a call may begin; what turns out to be none is given back as it was.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from omnidraft.backends.prompting.formats.events import Arguments, CallBegun, CallEnded, Event
-from omnidraft.backends.prompting.formats.json_values import JsonScan, Path, Say, dump
-from omnidraft.backends.prompting.formats.pattern import (
-    MORE,
+from omnidraft.backends.prompting.formats.chat_format import (
+    Arguments,
+    CallBegun,
+    CallEnded,
     CallShape,
     CodeArguments,
+    Event,
     JsonCalls,
     LooseArguments,
-    Match,
     NamedCalls,
-    Pattern,
     TagArguments,
-    match,
-    skip_space,
 )
+from omnidraft.backends.prompting.formats.json_values import JsonScan, Path, Say, dump
+from omnidraft.backends.prompting.formats.pattern import MORE, Match, Pattern, match, skip_space
 from omnidraft.backends.prompting.formats.tag_arguments import LooseReader, TagReader
 
 # Arguments that are one JSON object behind the call's name, or a program's text in place of it. Some models write code
 # for an interpreter as it stands, to the answer's end. After Meta's description of the code interpreter of Llama 3.1
 # and later (https://www.llama.com/docs/model-cards-and-prompt-formats/llama3_1/) and MeetKai's of functionary
 # (https://github.com/MeetKai/functionary).
-
-
 CODE_TOOLS = ("python", "ipython", "code_interpreter")
 
 
@@ -45,7 +44,7 @@ class CodeReader:
 
     def __init__(self, parameter: str | None, say: Say) -> None:
         self.done, self.failed = False, parameter is None
-        self.begun = self._said = False
+        self._said = False
         self._parameter, self._say = parameter or "", say
 
     def feed(self, text: str, at: int, final: bool) -> int:
@@ -72,20 +71,21 @@ class JsonReader:
         self.done = self.failed = False
         self._closers, self._say = closers, say
         self._scan: JsonScan | None = None
-        self._code = CodeReader(code, say) if code is not None else None
+        self._code = code
+        self._program: CodeReader | None = None
         self._said = 0
 
     def feed(self, text: str, at: int, final: bool) -> int:
-        if self._code is not None and self._code.begun:
-            at = self._code.feed(text, at, final)
-            self.done = self._code.done
+        if self._program is not None:
+            at = self._program.feed(text, at, final)
+            self.done = self._program.done
             return at
         if self._scan is None:
             start = skip_space(text, at)
             if start == len(text) and not final:
                 return at
             if self._code is not None and text.startswith("\n", at) and not text.startswith("{", start):
-                self._code.begun = True
+                self._program = CodeReader(self._code, self._say)
                 return self.feed(text, at + 1, final)
             if not text.startswith("{", start):
                 return self._none(text, start, final)
@@ -160,12 +160,6 @@ class CallReader(ArgumentReader, Protocol):
     """begun: the name was told, so that the call is one even if it breaks off."""
 
     begun: bool
-
-
-def call_reader(shape: CallShape, tools: Tools, tell: Tell) -> CallReader:
-    if isinstance(shape.body, JsonCalls):
-        return JsonCall(shape.body, tools, tell)
-    return NamedCall(shape.body, shape.closers, tools, tell)
 
 
 class NamedCall:
@@ -324,3 +318,82 @@ def _inner(text: str) -> str:
     except ValueError:
         return text
     return value if isinstance(value, str) else text
+
+
+Candidate = tuple[Pattern, CallShape]
+
+
+class Attempt:
+    """candidates: what may stand here, in the order to try it. Then one of three is set, or more text is needed.
+
+    done: a call was read, `rest` is what stands behind it; failed: there is none; broken: it had begun and never ended.
+    """
+
+    def __init__(self, candidates: Sequence[Candidate], tools: Tools) -> None:
+        self.done = self.failed = self.broken = False
+        self.shape = candidates[0][1]
+        self.rest = ""
+        self._candidates, self._tools = list(candidates), tools
+        self._raw: list[str] = []
+        self._events: list[Event] = []
+        self._reader: CallReader | None = None
+        self._next()
+
+    def feed(self, text: str, final: bool) -> list[Event]:
+        self._raw.append(text)
+        self.rest += text
+        while not (self.done or self.failed or self.broken):
+            if self._reader is None and not self._open(final):
+                break
+            if self._reader is not None and not self._read(self._reader, final):
+                break
+        events = self._events[:]
+        self._events.clear()
+        return events
+
+    @property
+    def raw(self) -> str:
+        """All that was read of the call."""
+        whole = "".join(self._raw)
+        return whole[: len(whole) - len(self.rest)]
+
+    def _open(self, final: bool) -> bool:
+        """Past what leads to the call; False if more text is needed for it."""
+        found = match(self._opening, self.rest, 0, final) if self._opening else Match(0)
+        if found is MORE:
+            return False
+        if not isinstance(found, Match):
+            self._next()
+            return True
+        start, body = skip_space(self.rest, found.end), self.shape.body
+        if isinstance(body, JsonCalls):
+            start = skip_space(self.rest, start + 1) if self.rest.startswith("[", start) else start
+        if start == len(self.rest):
+            if final:
+                self._next()
+            return final
+        self.rest = self.rest[start:]
+        tell = self._events.append
+        if isinstance(body, JsonCalls):
+            self._reader = JsonCall(body, self._tools, tell)
+        else:
+            self._reader = NamedCall(body, self.shape.closers, self._tools, tell)
+        return True
+
+    def _read(self, reader: CallReader, final: bool) -> bool:
+        stop = reader.feed(self.rest, 0, final)
+        self.rest = self.rest[stop:]
+        self.done = reader.done
+        if reader.failed:
+            self.broken = reader.begun
+            if not reader.begun:
+                self._next()
+        return reader.done or reader.failed
+
+    def _next(self) -> None:
+        """On to the next candidate, from the beginning."""
+        self._reader = None
+        self.rest = "".join(self._raw)
+        self.failed = not self._candidates
+        if self._candidates:
+            self._opening, self.shape = self._candidates.pop(0)

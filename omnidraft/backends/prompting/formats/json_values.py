@@ -271,13 +271,9 @@ def _string(text: str, at: int, quote: str, behind: str) -> tuple[str, int]:
             return "".join([*parts, text[at:end]]), end + len(quote)
         parts.append(text[at:slash])
         letter = text[slash + 1 : slash + 2]
-        size = _CODES.get(letter, 0)
-        parts.append(chr(int(text[slash + 2 : slash + 2 + size], 16)) if size else _escape(letter))
+        size, own = _CODES.get(letter, 0), letter if letter in "\\'\"/" else "\\" + letter
+        parts.append(chr(int(text[slash + 2 : slash + 2 + size], 16)) if size else _ESCAPES.get(letter, own))
         at = slash + 2 + size
-
-
-def _escape(letter: str) -> str:
-    return _ESCAPES.get(letter, letter if letter in "\\'\"/" else "\\" + letter)
 
 
 _TYPES: dict[type, str] = {

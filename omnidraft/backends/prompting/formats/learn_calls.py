@@ -1,27 +1,45 @@
-"""Finds out from a template's renderings how a model writes calls: as JSON objects, or name and arguments apart."""
+"""Finds out from a template's renderings how a model writes calls: as JSON objects, or name and arguments apart; to be
+read (`learn_calls`), and letter by letter (`written_call`) for whoever forces a model to make a call, with the
+template's white space kept.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omnidraft.backends.prompting.formats.json_values import Path
-from omnidraft.backends.prompting.formats.learn_arguments import behind_marks, learn_arguments, written_call
-from omnidraft.backends.prompting.formats.learn_arguments import gapped as _gapped
-from omnidraft.backends.prompting.formats.pattern import (
-    NAME,
+from omnidraft.backends.prompting.formats.chat_format import (
+    ArgumentShape,
     CallShape,
-    Item,
+    JsonArguments,
     JsonCalls,
+    LooseArguments,
     NamedCalls,
+    TagArguments,
+    WrittenCall,
+)
+from omnidraft.backends.prompting.formats.json_values import Path
+from omnidraft.backends.prompting.formats.pattern import (
+    ID,
+    KEY,
+    NAME,
+    NUMBER,
+    WORD,
+    Item,
+    Match,
     Pattern,
     common_end,
     common_start,
     groups,
     is_tag,
+    last_match,
+    match,
+    pieces,
+    skip_space,
 )
 from omnidraft.backends.prompting.formats.probe import (
     CONTENT,
@@ -36,70 +54,163 @@ from omnidraft.backends.prompting.formats.probe import (
     named_id,
 )
 
-# Finds out from a template's renderings what it writes right before an answer.
+# A rendering's literal text as a pattern: gaps where the words of the probe stand, and where numbers count.
+_NAMED = [named_id(index) for index in range(len(NAMES))]
+_GAPS = re.compile("|".join([*map(re.escape, [*_NAMED, *NAMES, *IDS, *KEYS]), r"(?<!\w)[0-9]+(?!\w)"]))
 
 
-THINKS = re.compile(r"think|thought|reason", re.IGNORECASE)
-_TOKEN = re.compile(r"\s+|<[^<>\s]*>?|\[[^\[\]\s]*\]?|>+|[^\s<\[>]+")
+def gapped(text: str) -> tuple[Item, ...]:
+    """The text's atoms and gaps."""
+    parts: list[Item] = []
+    at = 0
+    for found in _GAPS.finditer(text):
+        word = found[0]
+        gap = KEY if word in KEYS else ID if word in IDS else NUMBER if word.isdigit() else NAME
+        parts += [text[at : found.start()], gap]
+        at = found.end()
+    return pieces([*parts, text[at:]])
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
-    """asked: what ends the question, whoever speaks next; text: what begins the answer."""
-
-    asked: str
-    text: str
-
-    def behind(self, answer: str) -> str:
-        """An answer's rendering without what stands before it."""
-        own = answer.removeprefix(self.asked)
-        at = own.find(self.text)
-        return own[at + len(self.text) :] if at >= 0 else own
-
-    def begun(self, prompt: str) -> str:
-        """What a prompt itself writes of the answer; it may have instructions before the header."""
-        own = prompt.removeprefix(self.asked)
-        at = own.rfind(self.text)
-        return own[at + len(self.text) :] if at >= 0 else own
+def behind_marks(text: str, marks: Sequence[Sequence[Item]]) -> str:
+    """What stands behind the last of the marks."""
+    for mark in marks:
+        found = last_match(mark, text)
+        text = text[found.end :] if found is not None else text
+    return text
 
 
-def learn_header(asked: str, before: str, prompts: Sequence[str]) -> Header:
-    """asked, before, prompts: what stands behind a question without an answer, before a plain one, and in prompts."""
-    if asked in prompts:  # the template always begins an answer, asked or not
-        asked = ""
-    own, given = before.removeprefix(asked), [prompt.removeprefix(asked) for prompt in prompts]
-    for group in (given, given[-1:]):
-        text = _shared(own, group)
-        if text:
-            return Header(asked, _unglued(text, [own, *group]))
-    return Header(asked, _shared(given[-1], given) if given else "")  # earlier answers are written otherwise
+_CLOSERS = {"(": ")", "{": "}", "[": "]"}
 
 
-def _shared(own: str, prompts: Sequence[str]) -> str:
-    """The first row of words and tags that every prompt has too, up to where thoughts are opened or closed."""
-    tokens, rows = _TOKEN.findall(own), list(map(_row, map(_TOKEN.findall, prompts)))
-    for start in range(len(tokens)):
-        end = start
-        while end < len(tokens) and not (tokens[end][0] in "<[" and THINKS.search(tokens[end])):
-            if not all(_row(tokens[start : end + 1]) in row for row in rows):
-                break
-            end += 1
-        text = "".join(tokens[start:end])
-        if text.strip():
-            return text
-    return ""
+def learn_arguments(one: str, more: str, number: str) -> tuple[Pattern, ArgumentShape, str] | None:
+    """(what stands between name and arguments, how they are written, what follows them); None if that is not seen.
+
+    Renderings from behind the name on, with one argument, with two, and with one that is a number.
+    """
+    place = json_place(one)
+    if place is not None:
+        return gapped(one[: place[0]]), JsonArguments(), one[place[1] :]
+    return _apart(one, more, number)
 
 
-def _row(tokens: Sequence[str]) -> str:
-    return "\0" + "".join(f"{token}\0" for token in tokens)
+def json_place(text: str) -> tuple[int, int] | None:
+    """Where the arguments stand as a JSON object."""
+    return next(((start, end) for start, end, value in _objects(text) if value == _ONE), None)
 
 
-def _unglued(header: str, texts: Sequence[str]) -> str:
-    """Without a last tag that belongs to the words behind it, where these are not the same everywhere."""
-    rests = {text[text.rfind(header) + len(header) :] for text in texts if header in text} - {""}
-    tokens = _TOKEN.findall(header)
-    glued = tokens and tokens[-1][0] in "<[" and len(rests) > 1 and all(rest[0].isalnum() for rest in rests)
-    return header.removesuffix(tokens[-1]) if glued else header
+def _objects(text: str) -> Iterator[tuple[int, int, Any]]:
+    """Where JSON objects begin and end, with what they are; those inside of others, too."""
+    start = text.find("{")
+    while start >= 0:
+        with suppress(ValueError, RecursionError):
+            value, end = _DECODER.raw_decode(text, start)
+            yield start, end, value
+        start = text.find("{", start + 1)
+
+
+def _apart(one: str, more: str, number: str) -> tuple[Pattern, ArgumentShape, str] | None:
+    """Names and values that are no JSON object together."""
+    lead, middle, behind = _around(one)
+    if TEXT not in one or TEXT in lead:
+        return None
+    plain_middle, found, _ = number.partition(KEYS[0])[2].partition(str(DIGITS))
+    plain_middle = plain_middle if found else middle
+    quote = middle.removeprefix(plain_middle)
+    if quote and middle.startswith(plain_middle) and behind.startswith(quote):
+        return _loose(lead, plain_middle, quote, behind)
+    return _tags(lead, middle, plain_middle, behind, more)
+
+
+def _around(one: str) -> tuple[str, str, str]:
+    """What stands before an argument's name, between it and its value, and behind that."""
+    lead, _, rest = one.partition(KEYS[0])
+    middle, _, behind = rest.partition(TEXT)
+    return lead, middle, behind
+
+
+def _loose(lead: str, assign: str, quote: str, behind: str) -> tuple[Pattern, ArgumentShape, str] | None:
+    opener, sign = lead.rstrip()[-1:], assign.strip()
+    rest = behind.removeprefix(quote).lstrip()
+    closer = _CLOSERS.get(opener)
+    if closer is None or len(sign) != 1 or not rest.startswith(closer):
+        return None
+    quotes = () if quote in ("'", '"') else (quote,)
+    return gapped(lead), LooseArguments(closer, sign, quotes), rest[1:]
+
+
+def _tags(lead: str, middle: str, plain: str, behind: str, more: str) -> tuple[Pattern, ArgumentShape, str] | None:
+    second, found, _ = more.partition(TEXT)[2].partition(KEYS[1])
+    if not found:
+        return None
+    between = gapped(second)
+    before, after = gapped(lead), gapped(behind)
+    end = common_start(between, after)
+    if KEY in between[:end]:  # the rest belongs to what follows, in values within values too
+        end = min(end, between.index(KEY) + 2)
+    begin = min(common_end(before, between), len(between) - end) or min(1, len(before))
+    if end == 0 or begin == 0:
+        return None
+    key_end, word = _key_end(middle, plain)
+    space_before = middle[len(middle.rstrip()) :]
+    space_behind = behind[: len(behind) - len(behind.lstrip())]
+    rest = after[end:]
+    start = before[len(before) - begin :]
+    same = common_start(rest, start)
+    tag = next((index for index, item in enumerate(rest) if index >= same and is_tag(item)), None)
+    done = (*rest[:tag], *groups(rest[tag:])[0]) if tag is not None else ()
+    tags = TagArguments(
+        (*before[len(before) - begin :], KEY), key_end, after[:end], space_before, space_behind, word, done
+    )  # fmt: skip
+    return before[: len(before) - begin], tags, _from(behind, after[:end])
+
+
+def _from(text: str, items: Sequence[Item]) -> str:
+    """What is left of `text` behind the items."""
+    found = match([KEYS[0] if item == KEY else item for item in items], text.lstrip(), 0, True)
+    return text.lstrip()[found.end :] if isinstance(found, Match) else ""
+
+
+def _key_end(text: str, number: str) -> tuple[Pattern, str | None]:
+    """What stands between a name and its value, with a gap for a word that tells texts from other values."""
+    if text == number:
+        return gapped(text), None
+    start = common_start(text, number)
+    stop = common_end(text[start:], number[start:])
+    while start and (text[start - 1].isalnum()):
+        start -= 1
+    while stop and text[len(text) - stop].isalnum():
+        stop -= 1
+    return (*gapped(text[:start]), WORD, *gapped(text[len(text) - stop :])), text[start : len(text) - stop]
+
+
+def written_call(before: str, one: str, more: str, shape: CallShape, turn_end: Pattern) -> WrittenCall | None:
+    """before: what stands in front of the name; one, more: renderings from behind it on, with one and two arguments.
+
+    None where arguments are written in a way of a model's own, or with a word about each one's type.
+    """
+    place = json_place(one)
+    if place is not None:
+        return WrittenCall(before, one[: place[0]], _up_to(one[place[1] :], turn_end))
+    if not isinstance(shape.body, NamedCalls) or not isinstance(shape.body.arguments, TagArguments):
+        return None
+    arguments = shape.body.arguments
+    if arguments.text_word is not None or KEY in arguments.end:
+        return None
+    lead, middle, tail = _around(one)
+    between = more.partition(TEXT)[2].partition(KEYS[1])[0]
+    found = match(arguments.end, between, skip_space(between, 0), True)
+    if not isinstance(found, Match):
+        return None
+    end = found.end if lead.endswith(between[found.end :]) else skip_space(between, found.end)
+    begin = between[end:]
+    if not lead.endswith(begin) or not tail.startswith(between[:end]):
+        return None
+    head = lead.removesuffix(begin)
+    return WrittenCall(before, head, _up_to(tail[end:], turn_end), (begin, middle, between[:end]))
+
+
+def _up_to(text: str, turn_end: Pattern) -> str:
+    return text.partition(str(turn_end[0]))[0].rstrip() if turn_end else text.rstrip()
 
 
 _DECODER = json.JSONDecoder()
@@ -123,26 +234,26 @@ class Calls:
     after: str
 
 
-def learn_calls(probe: Probe, header: Header, turn_end: Pattern, thoughts: Sequence[Pattern]) -> tuple[CallShape, ...]:
+def learn_calls(
+    probe: Probe, behind: Callable[[str], str], turn_end: Pattern, thoughts: Sequence[Pattern]
+) -> tuple[CallShape, ...]:
     """The shape of calls; none if no rendering shows one that can be read."""
     for way in WAYS:
-        seen = _seen(probe, way, header, thoughts)
+        seen = _seen(probe, way, behind, thoughts)
         if seen is None:
             continue
         shape = _json_calls(seen, turn_end) or _named_calls(seen, turn_end)
         if shape is not None:
-            parts = _parts(seen.one)
-            written = written_call(*parts, _behind(seen.more), shape, turn_end) if parts is not None else None
-            return (replace(shape, written=written),)
+            return (replace(shape, written=written_call(*_parts(seen.one), _parts(seen.more)[1], shape, turn_end)),)
     return ()
 
 
-def _seen(probe: Probe, way: Way, header: Header, thoughts: Sequence[Pattern]) -> Calls | None:
+def _seen(probe: Probe, way: Way, behind: Callable[[str], str], thoughts: Sequence[Pattern]) -> Calls | None:
     def rest(text: str | None) -> str:
         if text is None:
             return ""
-        before, name, behind = header.behind(text).partition(NAMES[0])
-        return behind_marks(before, thoughts) + name + behind  # thoughts that the template opens and closes
+        before, name, after = behind(text).partition(NAMES[0])
+        return behind_marks(before, thoughts) + name + after  # thoughts that the template opens and closes
 
     one = rest(probe.called(way, _ONE))
     if TEXT not in one:
@@ -157,10 +268,8 @@ def _seen(probe: Probe, way: Way, header: Header, thoughts: Sequence[Pattern]) -
 
 def _closers(*patterns: Sequence[Item]) -> tuple[Pattern, ...]:
     """What may stand behind a call, each part of it alone."""
-    found: dict[Pattern, None] = dict.fromkeys((("]",), (",",), (";",)))
-    for pattern in patterns:
-        found |= dict.fromkeys(groups(pattern[:_MOST]))
-    return tuple(found)
+    found = [group for pattern in patterns for group in groups(pattern[:_MOST])]
+    return tuple(dict.fromkeys([("]",), (",",), (";",), *found]))
 
 
 def _without_end(tail: Sequence[Item], turn_end: Pattern) -> tuple[Item, ...]:
@@ -174,24 +283,18 @@ def _without_end(tail: Sequence[Item], turn_end: Pattern) -> tuple[Item, ...]:
 # Calls as JSON objects
 
 
-def _objects(text: str) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
+def _call_objects(text: str) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
     """Where JSON objects with a name and an argument in them stand, outermost first."""
-    at = text.find("{")
-    while at >= 0:
-        try:
-            value, end = _DECODER.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            at = text.find("{", at + 1)
-            continue
-        if any(name in text[at:end] for name in NAMES) and KEYS[0] in text[at:end]:
-            yield at, end, value
-            at = text.find("{", end)
-        else:
-            at = text.find("{", at + 1)
+    behind = 0
+    for start, end, value in _objects(text):
+        written = text[start:end]
+        if start >= behind and KEYS[0] in written and any(name in written for name in NAMES):
+            behind = end
+            yield start, end, value
 
 
 def _json_calls(seen: Calls, turn_end: Pattern) -> CallShape | None:
-    found = next(_objects(seen.one), None)
+    found = next(_call_objects(seen.one), None)
     if found is None:
         return None
     start, end, value = found
@@ -199,13 +302,13 @@ def _json_calls(seen: Calls, turn_end: Pattern) -> CallShape | None:
     if body is None:
         return None
     openings = [_opening(seen.one[:start])]
-    behind = next(_objects(seen.after), None)
+    behind = next(_call_objects(seen.after), None)
     if behind is not None:
         openings.append(_opening(seen.after[: behind[0]]))
-    tails = [_without_end(_gapped(seen.one[end:]), turn_end)]
-    both = list(_objects(seen.two))
+    tails = [_without_end(gapped(seen.one[end:]), turn_end)]
+    both = list(_call_objects(seen.two))
     if len(both) == 2:
-        between = _gapped(seen.two[both[0][1] : both[1][0]])
+        between = gapped(seen.two[both[0][1] : both[1][0]])
         own = common_end(between, openings[0])
         tails.append(between[: len(between) - own])
         openings.append(_without_comma(between))
@@ -220,7 +323,7 @@ def _without_comma(between: Sequence[Item]) -> Pattern:
 
 
 def _opening(text: str) -> Pattern:
-    items = _gapped(text)
+    items = gapped(text)
     return items[:-1] if items[-1:] == ("[",) else items
 
 
@@ -230,7 +333,7 @@ def _json_body(value: Mapping[str, Any]) -> JsonCalls | None:
     places = list(_places(value))
     names = [path for path, inner in places if inner == NAMES[0] or inner == named_id(0)]
     ids = [path for path, inner in places if inner in IDS]
-    given = [path for path, inner in places if _is_given(inner)]
+    given = [path for path, inner in places if inner in (_ONE, json.dumps(_ONE))]
     if not names or not given:
         return None
     known = JsonCalls()
@@ -250,30 +353,18 @@ def _places(value: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
                 yield (key, deeper), innermost
 
 
-def _is_given(value: Any) -> bool:
-    if isinstance(value, str) and value.startswith("{"):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return False
-    return value == _ONE
-
-
 # Calls with a name of their own
 
 
 def _named_calls(seen: Calls, turn_end: Pattern) -> CallShape | None:
-    parts = _parts(seen.one)
-    found = learn_arguments(parts[1], _behind(seen.more), _behind(seen.number)) if parts is not None else None
-    if parts is None or found is None:
+    before, behind = _parts(seen.one)
+    found = learn_arguments(behind, _parts(seen.more)[1], _parts(seen.number)[1])
+    if found is None:
         return None
-    opening, (lead, arguments, rest) = _gapped(parts[0]), found
-    openings = [_whole(opening, parts[0])]
-    opening = openings[0]
-    if seen.after and (other := _parts(seen.after)) is not None:
-        openings.append(_whole(_gapped(other[0]), other[0]))
-    tail = _without_end(_gapped(rest), turn_end)
-    between = _between(seen.two, parts[1][parts[1].find(TEXT) : len(parts[1]) - len(rest)])
+    opening, (lead, arguments, rest) = _whole(before), found
+    openings = [opening, _whole(_parts(seen.after)[0])]
+    tail = _without_end(gapped(rest), turn_end)
+    between = _between(seen.two, behind[behind.find(TEXT) : len(behind) - len(rest)])
     skip = common_start(between, tail)
     own = common_end(between[skip:], opening)
     openings.append(between[len(between) - own :] if own else between[skip:])
@@ -283,8 +374,9 @@ def _named_calls(seen: Calls, turn_end: Pattern) -> CallShape | None:
     return CallShape((opening, *known), NamedCalls((NAME, *lead), arguments), closers)
 
 
-def _whole(opening: Pattern, text: str) -> Pattern:
-    """A sign right in front of a tag is part of it."""
+def _whole(text: str) -> Pattern:
+    """What opens a call; a sign right in front of a tag is part of it."""
+    opening = gapped(text)
     glued = len(opening) > 1 and not is_tag(opening[0]) and is_tag(opening[1]) and isinstance(opening[0], str)
     start = f"{opening[0]}{opening[1]}" if glued else "\0"
     return (start, *opening[2:]) if text.lstrip().startswith(start) else opening
@@ -293,25 +385,16 @@ def _whole(opening: Pattern, text: str) -> Pattern:
 def _between(two: str, value: str) -> tuple[Item, ...]:
     """What stands between two calls; `value` is what ends the first one's arguments."""
     end = two.rfind(NAMES[1], 0, max(0, two.rfind(KEYS[0])))
-    parts = _parts(two[:end]) if end >= 0 else None
-    if parts is None or value not in parts[1]:
-        return ()
-    text = parts[1][parts[1].rfind(value) + len(value) :]
-    return _gapped(text.removesuffix("functions."))
+    _, found, text = _parts(two[: max(0, end)])[1].rpartition(value)
+    return gapped(text.removesuffix("functions.")) if found else ()
 
 
-def _parts(text: str) -> tuple[str, str] | None:
-    """What stands before the first call's name and behind it: the last time it stands before the arguments."""
+def _parts(text: str) -> tuple[str, str]:
+    """What stands before the first call's name and behind it, the last time it stands before the arguments; twice ""
+    where it does not."""
     key = text.find(KEYS[0])
-    if key < 0:
-        return None
     for name in (named_id(0), NAMES[0]):
-        place = text.rfind(name, 0, key)
+        place = text.rfind(name, 0, max(0, key))
         if place >= 0:
             return text[:place], text[place + len(name) :]
-    return None
-
-
-def _behind(text: str) -> str:
-    parts = _parts(text)
-    return parts[1] if parts is not None else ""
+    return "", ""

@@ -1,7 +1,8 @@
 """The format of a chat template's text, found out once for each from its own renderings.
 
 What stands in renderings of known messages (`probe`) before, between and behind thoughts, content and calls is what the
-model writes there too. What no rendering shows comes from `markers`. A template is not trusted: what it writes too
+model writes there too. What no rendering shows
+comes from `chat_format`. A template is not trusted: what it writes too
 slowly or at too great a length tells nothing.
 """
 
@@ -11,16 +12,23 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 import jinja2
 
-from omnidraft.backends.prompting.formats import markers
-from omnidraft.backends.prompting.formats.learn_arguments import behind_marks
-from omnidraft.backends.prompting.formats.learn_calls import THINKS, Header, learn_calls, learn_header
-from omnidraft.backends.prompting.formats.pattern import Between, ChatFormat, Pattern, atoms, groups, is_tag
+from omnidraft.backends.prompting.formats.chat_format import (
+    THINKS,
+    Between,
+    ChatFormat,
+    is_harmony,
+    known_calls,
+    known_thoughts,
+)
+from omnidraft.backends.prompting.formats.learn_calls import behind_marks, learn_calls
+from omnidraft.backends.prompting.formats.pattern import Pattern, atoms, groups, is_tag
 from omnidraft.backends.prompting.formats.probe import (
     CONTENT,
     FIELDS,
@@ -75,7 +83,7 @@ def template_variables(messages: Any, tools: list[Any], add_generation_prompt: b
 
 def learn_format(render: Render, source: str) -> ChatFormat:
     """render: see `Probe`; source: the template's text, for what it only says in words."""
-    if markers.is_harmony(source):
+    if is_harmony(source):
         return ChatFormat(header=("<|start|>", "assistant"), harmony=True, field=_field(Probe(render)))
     probe = Probe(render)
     before, behind = _plain(probe)
@@ -88,15 +96,15 @@ def learn_format(render: Render, source: str) -> ChatFormat:
     begins, ends, more = _thoughts(probe, header, lead)
     if not ends:
         rests = list(map(header.begun, prompts))
-        begins, ends = _left_out(rests) or markers.thoughts(source, rests)
+        begins, ends = _left_out(rests) or known_thoughts(source, rests)
     lead = behind_marks(lead, (*begins, *ends))
-    calls = learn_calls(probe, header, tuple(atoms(behind)), (*begins, *ends))
+    calls = learn_calls(probe, header.behind, tuple(atoms(behind)), (*begins, *ends))
     marked = any(map(is_tag, atoms(lead)))
     begin_marks = [tuple(atoms(lead))] if marked else []
     return ChatFormat(
         thoughts=Between(begins, ends),
         content=Between(tuple(filter(None, [*begin_marks, more])), groups(atoms(behind))[:1] if marked else ()),
-        calls=(*calls, *markers.calls(source, alone=not calls)),
+        calls=(*calls, *known_calls(source, alone=not calls)),
         header=tuple(atoms(header.text)),
         turn_end=tuple(atoms(behind)),
         drops=_drops((*begins, *ends)),
@@ -194,3 +202,68 @@ def _with_thoughts(probe: Probe) -> Iterator[str]:
 def _drops(marks: Sequence[Pattern]) -> tuple[str, ...]:
     """Markers that nobody writes as text, which are no content where they stand alone."""
     return tuple({str(item): None for mark in marks for item in mark if is_tag(item) and "|" in str(item)})
+
+
+# What stands right before an answer.
+
+
+_TOKEN = re.compile(r"\s+|<[^<>\s]*>?|\[[^\[\]\s]*\]?|>+|[^\s<\[>]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """asked: what ends the question, whoever speaks next; text: what begins the answer."""
+
+    asked: str
+    text: str
+
+    def behind(self, answer: str) -> str:
+        """An answer's rendering without what stands before it."""
+        own = answer.removeprefix(self.asked)
+        at = own.find(self.text)
+        return own[at + len(self.text) :] if at >= 0 else own
+
+    def begun(self, prompt: str) -> str:
+        """What a prompt itself writes of the answer; it may have instructions before the header."""
+        own = prompt.removeprefix(self.asked)
+        at = own.rfind(self.text)
+        return own[at + len(self.text) :] if at >= 0 else own
+
+
+def learn_header(asked: str, before: str, prompts: Sequence[str]) -> Header:
+    """asked, before, prompts: what stands behind a question without an answer, before a plain one, and in prompts."""
+    if asked in prompts:  # the template always begins an answer, asked or not
+        asked = ""
+    own, given = before.removeprefix(asked), [prompt.removeprefix(asked) for prompt in prompts]
+    for group in (given, given[-1:]):
+        text = _shared(own, group)
+        if text:
+            return Header(asked, _unglued(text, [own, *group]))
+    return Header(asked, _shared(given[-1], given) if given else "")  # earlier answers are written otherwise
+
+
+def _shared(own: str, prompts: Sequence[str]) -> str:
+    """The first row of words and tags that every prompt has too, up to where thoughts are opened or closed."""
+    tokens, rows = _TOKEN.findall(own), list(map(_row, map(_TOKEN.findall, prompts)))
+    for start in range(len(tokens)):
+        end = start
+        while end < len(tokens) and not (tokens[end][0] in "<[" and THINKS.search(tokens[end])):
+            if not all(_row(tokens[start : end + 1]) in row for row in rows):
+                break
+            end += 1
+        text = "".join(tokens[start:end])
+        if text.strip():
+            return text
+    return ""
+
+
+def _row(tokens: Sequence[str]) -> str:
+    return "\0" + "".join(f"{token}\0" for token in tokens)
+
+
+def _unglued(header: str, texts: Sequence[str]) -> str:
+    """Without a last tag that belongs to the words behind it, where these are not the same everywhere."""
+    rests = {text[text.rfind(header) + len(header) :] for text in texts if header in text} - {""}
+    tokens = _TOKEN.findall(header)
+    glued = tokens and tokens[-1][0] in "<[" and len(rests) > 1 and all(rest[0].isalnum() for rest in rests)
+    return header.removesuffix(tokens[-1]) if glued else header

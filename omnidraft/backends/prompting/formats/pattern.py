@@ -1,4 +1,5 @@
-"""Literal text with gaps in it, as a template writes it around a call, found again in what a model writes.
+"""Literal text with gaps in it, as a template writes it around a call, found again in what a model writes: one at a
+place (`match`), or the first of several in text that is still coming (`Markers`).
 
 White space between the parts of a pattern is the model's to choose. Knows nothing of calls or templates.
 """
@@ -8,8 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-
-from omnidraft.backends.prompting.formats.json_values import Path
+from typing import Any
 
 MORE = object()  # what has come so far may become a match
 _ATOM = re.compile(r"<[^<>\s]*>?|\[[^\[\]\s<]*\]?|[^\s<\[>]+>*|>+")
@@ -33,6 +33,7 @@ _RUNS = {
     "word": re.compile(r"[\w-]*"),
 }
 Item = str | Gap
+Pattern = tuple[Item, ...]
 
 
 def atoms(text: str) -> list[str]:
@@ -40,7 +41,7 @@ def atoms(text: str) -> list[str]:
     return _ATOM.findall(text)
 
 
-def pieces(parts: Iterable[Item]) -> tuple[Item, ...]:
+def pieces(parts: Iterable[Item]) -> Pattern:
     """Literals cut into atoms; gaps as they are."""
     return tuple(
         piece for part in parts for piece in (atoms(part) if isinstance(part, str) else [part])
@@ -100,6 +101,17 @@ def match(pattern: Sequence[Item], text: str, at: int, final: bool) -> Match | o
     return Match(at, gaps)
 
 
+def last_match(pattern: Sequence[Item], text: str) -> Match | None:
+    """The pattern where it stands last; None if it does nowhere."""
+    at = text.rfind(str(pattern[0]))
+    while at >= 0:
+        found = match(pattern, text, at, True)
+        if isinstance(found, Match):
+            return found
+        at = text.rfind(str(pattern[0]), 0, at)
+    return None
+
+
 def _gap_end(gap: Gap, following: Sequence[Item], text: str, at: int) -> int:
     end = _RUNS[gap.kind].match(text, at).end()  # type: ignore[union-attr]
     if following and isinstance(following[0], str):
@@ -119,14 +131,14 @@ def overlap(text: str, marker: str) -> int:
     return next((n for n in range(min(len(marker) - 1, len(text)), 0, -1) if text.endswith(marker[:n])), 0)
 
 
-def ends(pattern: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
+def ends(pattern: Sequence[Item]) -> Iterator[Pattern]:
     """The pattern, and what is left of it from each of its first tags on: models forget what stands in front."""
     for index, item in enumerate(pattern[:_FORGOTTEN]):
         if isinstance(item, str) and (index == 0 or is_tag(item)):
             yield tuple(pattern[index:])
 
 
-def groups(items: Sequence[Item]) -> tuple[tuple[Item, ...], ...]:
+def groups(items: Sequence[Item]) -> tuple[Pattern, ...]:
     """Tags and signs, each with the plain words behind it, which mean nothing without it."""
     found: list[list[Item]] = []
     for item in items:
@@ -138,147 +150,63 @@ def groups(items: Sequence[Item]) -> tuple[tuple[Item, ...], ...]:
     return tuple(map(tuple, found))
 
 
-# What an answer looks like: what stands around thoughts, content and calls. `of_template` finds it, `reader` reads.
-
-
-Pattern = tuple[Item, ...]
-
-
 @dataclass(frozen=True, slots=True)
-class JsonCalls:
-    """Each call is one JSON object, perhaps in a list.
+class Found:
+    """Where a marker begins and ends, and what it means."""
 
-    names, arguments, ids: where they may stand in it, at least where many models put them; keyed: its only key is the
-    name, its value the arguments; others: what else it may have.
-    """
-
-    names: frozenset[Path] = frozenset(
-        (("name",), ("tool_name",), ("function",), ("tool",), ("action",), ("function", "name"))
-    )
-    arguments: frozenset[Path] = frozenset(
-        (("arguments",), ("parameters",), ("args",), ("input",), ("action_input",),
-         ("function", "arguments"), ("function", "parameters"))
-    )  # fmt: skip
-    ids: frozenset[Path] = frozenset((("id",), ("tool_call_id",)))
-    keyed: bool = False
-    others: frozenset[str] = frozenset()
+    start: int
+    end: int
+    meaning: Any
 
 
-@dataclass(frozen=True, slots=True)
-class JsonArguments:
-    """The arguments are one JSON object behind the name."""
+class Markers:
+    """Patterns that begin with a literal, each with a meaning; of several at one place the longest counts."""
 
+    def __init__(self, patterns: Iterable[tuple[Pattern, Any]]) -> None:
+        self._by_first: dict[str, list[tuple[Pattern, Any]]] = {}
+        for pattern, meaning in patterns:
+            self._by_first.setdefault(str(pattern[0]), []).append((pattern, meaning))
+        firsts = sorted(self._by_first, key=len, reverse=True)
+        self._search = re.compile("|".join(map(re.escape, firsts))) if firsts else None
+        self._letters = {first[0] for first in firsts}
+        self._longest = max(map(len, firsts), default=0)
 
-@dataclass(frozen=True, slots=True)
-class TagArguments:
-    """Every argument stands between tags. Strings are written as they are.
+    def find(self, text: str, final: bool, prior: Any = None) -> Found | int:
+        """The first marker; else how much of the text can be no part of one, whatever follows."""
+        at = 0
+        while self._search is not None and (first := self._search.search(text, at)):
+            found = self.at(text, first.start(), final, prior)
+            if found is MORE:
+                return first.start()
+            if isinstance(found, Found):
+                return found
+            at = first.start() + 1
+        return len(text) if final else self._settled(text)
 
-    begin, key_end, end: what stands before a name (KEY), between it and its value, and behind the value; space_*: the
-    white space of the template at the value's two ends; text_word: what a WORD in `key_end` says of strings; done:
-    what follows the last argument.
-    """
+    def at(self, text: str, at: int, final: bool, prior: Any = None, without: Any = None) -> Found | object | None:
+        """The marker that stands at `at`; MORE if one may; None if none does.
 
-    begin: Pattern
-    key_end: Pattern
-    end: Pattern
-    space_before: str = ""
-    space_behind: str = ""
-    text_word: str | None = None
-    done: Pattern = ()
+        A marker that means `prior` counts before all others, those that mean `without` not at all.
+        """
+        best: Found | None = None
+        open_end = False
+        for first, patterns in self._by_first.items():
+            if not text.startswith(first, at):
+                open_end = open_end or (not final and first.startswith(text[at:]))
+                continue
+            for pattern, meaning in patterns:
+                if without is not None and meaning == without:
+                    continue
+                found = match(pattern, text, at, final)
+                open_end = open_end or found is MORE
+                if isinstance(found, Match) and prior is not None and meaning == prior:
+                    return Found(at, found.end, meaning)
+                if isinstance(found, Match) and (best is None or found.end > best.end):
+                    best = Found(at, found.end, meaning)
+        return MORE if open_end else best
 
-
-@dataclass(frozen=True, slots=True)
-class LooseArguments:
-    """As in Python's calls or in objects with bare keys: up to `closer`; `assign` stands between name and value."""
-
-    closer: str
-    assign: str
-    quotes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CodeArguments:
-    """All that follows is a program, the one argument of the tool that runs it."""
-
-
-Arguments = JsonArguments | TagArguments | LooseArguments | CodeArguments
-
-
-@dataclass(frozen=True, slots=True)
-class NamedCalls:
-    """The name stands outside of the arguments; `head` is what leads from the call's beginning to its arguments.
-
-    Without a NAME in it, the call is one of the tool that runs code.
-    """
-
-    head: Pattern = (NAME,)
-    arguments: Arguments = field(default_factory=JsonArguments)
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenCall:
-    """One call, letter by letter: what stands before the name, between it and the arguments, and behind them.
-
-    tags: what stands before each argument's name, between it and its value, and behind, strings being written as they
-    are, everything else as JSON; None: they are one JSON object.
-    """
-
-    before: str
-    between: str
-    behind: str
-    tags: tuple[str, str, str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class CallShape:
-    """openings: what may stand in front of the first call; closers: what may stand behind each; written: see there."""
-
-    openings: tuple[Pattern, ...]
-    body: JsonCalls | NamedCalls
-    closers: tuple[Pattern, ...] = ()
-    written: WrittenCall | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Between:
-    """What stands before and behind something: begun by any of `begins`, ended by any of `ends`."""
-
-    begins: tuple[Pattern, ...] = ()
-    ends: tuple[Pattern, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ChatFormat:
-    """All that is known about a model's answers.
-
-    header: what the template writes before an answer, without thoughts that it opens; turn_end: what ends an answer;
-    drops: markers that are no content wherever they stand; word: a plain word in front of content (`all` and a line's
-    end); learned: the calls were seen in a rendering; field: what a message calls its thoughts, "content" where they
-    are a part of that; harmony: the answer is made of channels.
-    """
-
-    thoughts: Between = Between()
-    content: Between = Between()
-    calls: tuple[CallShape, ...] = ()
-    header: Pattern = ()
-    turn_end: Pattern = ()
-    drops: tuple[str, ...] = ()
-    word: str = ""
-    learned: bool = False
-    field: str = ""
-    harmony: bool = False
-
-    def literals(self) -> list[str]:
-        """Everything that the model writes around thoughts, content and calls."""
-        if self.harmony:
-            return ["<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>", "<|call|>"]
-        patterns = [*self.thoughts.begins, *self.thoughts.ends, *self.content.begins, *self.content.ends]
-        for shape in self.calls:
-            body = shape.body
-            patterns += [*shape.openings, *shape.closers, *([body.head] if isinstance(body, NamedCalls) else [])]
-            if isinstance(body, NamedCalls) and isinstance(body.arguments, TagArguments):
-                arguments = body.arguments
-                patterns += [arguments.begin, arguments.key_end, arguments.end, arguments.done]
-            elif isinstance(body, NamedCalls) and isinstance(body.arguments, LooseArguments):
-                patterns.append(body.arguments.quotes)
-        return ["".join(item for item in pattern if isinstance(item, str)) for pattern in patterns]
+    def _settled(self, text: str) -> int:
+        tail = text[-self._longest :] if self._longest else ""
+        if self._letters.isdisjoint(tail):
+            return len(text)
+        return len(text) - max(overlap(tail, first) for first in self._by_first)

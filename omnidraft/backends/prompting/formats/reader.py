@@ -6,37 +6,138 @@ templates: a `ChatFormat` says what to look for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from omnidraft.backends.prompting.formats.attempt import Attempt, Candidate
-from omnidraft.backends.prompting.formats.calls import Tools
-from omnidraft.backends.prompting.formats.events import CallBroken, Event
-from omnidraft.backends.prompting.formats.markers import (
-    ANSWER,
-    CALL,
-    CLOSED,
-    OVER,
-    THINK,
-    Found,
-    Markers,
-    ReaderMarks,
-    Told,
+from omnidraft.backends.prompting.formats.calls import Attempt, Candidate, Tools
+from omnidraft.backends.prompting.formats.chat_format import (
+    CallBroken,
+    CallShape,
+    ChatFormat,
+    Content,
+    Event,
+    JsonCalls,
+    LooseArguments,
+    Thoughts,
 )
 from omnidraft.backends.prompting.formats.pattern import (
     MORE,
     NAME,
-    CallShape,
-    ChatFormat,
-    JsonCalls,
-    LooseArguments,
+    Found,
+    Markers,
     Match,
     Pattern,
     atoms,
+    ends,
+    groups,
     is_tag,
     match,
     skip_space,
 )
+
+THINK, ANSWER, DROP, CALL, OVER, CLOSED = "think", "answer", "drop", "call", "over", "closed"
+_MOST = 8  # parts of what closes a turn
+
+
+def reads_anywhere(opening: Pattern) -> bool:
+    """Whether a call so opened is one in the middle of text too: `<tool_call>`, but not `[` or `{`."""
+    first = opening[0] if opening else None
+    return isinstance(first, str) and (is_tag(first) or len(first) > 2)
+
+
+class ReaderMarks:
+    """marked_calls: what calls begin with anywhere; bare_calls: only where an answer or a part of it begins.
+
+    Markers in content, in thoughts, at the end of a turn, behind thoughts that were closed, and behind a call.
+    """
+
+    def __init__(self, form: ChatFormat, shapes: Sequence[CallShape]) -> None:
+        openings = [(opening, shape) for shape in shapes for opening in shape.openings]
+        self.bare_calls: list[Candidate] = list(dict.fromkeys(each for each in openings if not reads_anywhere(each[0])))
+        tails = ((end, shape) for opening, shape in openings for end in ends(opening) if reads_anywhere(end))
+        self.marked_calls: list[Candidate] = list(dict.fromkeys(tails))
+        calls = _all(CALL, (opening[:1] for opening, _ in self.marked_calls))
+        turn_end = groups(form.turn_end[:_MOST])
+        last = shapes[0].closers if form.learned and shapes else ()  # a result's marker, say
+        behind = _all(CLOSED, (end for end in last if "|" in str(end[0]) and end not in form.turn_end))
+        over = _all(OVER, (end for end in turn_end if is_tag(end[0])))
+        thoughts, content = form.thoughts, form.content
+        drops = [*content.begins, *content.ends, *((drop,) for drop in form.drops)]
+        drops += [form.header] if form.header and is_tag(form.header[0]) else []
+        begins = _all(THINK, thoughts.begins)
+        self.in_content = Markers([*begins, *_all(DROP, drops), *calls, *over, *behind])
+        self.in_thoughts = Markers([*begins, *_all(ANSWER, (*thoughts.ends, *content.begins)), *calls, *over])
+        self.endings = Markers([*_all(OVER, turn_end), *behind])
+        self.leftovers = Markers(_all(DROP, thoughts.ends))
+        closers = {*thoughts.ends, *turn_end, *(closer for shape in shapes for closer in shape.closers)}
+        self.behind_call = Markers([(closer, closer[0]) for closer in closers])
+
+
+def _all(meaning: str, patterns: Any) -> list[tuple[Pattern, Any]]:
+    return [(pattern, meaning) for pattern in patterns]
+
+
+class Told:
+    """What is told of an answer: content and thoughts as they come, without white space that means nothing.
+
+    said: something of this part has been told; fresh: a call may begin here that nothing announces; line: what the last
+    line of thoughts begins with.
+    """
+
+    def __init__(self) -> None:
+        self.said, self.fresh, self.line = False, True, ""
+        self._events: list[Event] = []
+        self._spaces: list[str] = []
+        self._marked = False  # white space in front means nothing any more
+
+    def take(self) -> list[Event]:
+        """What has been told since."""
+        events, self._events = self._events, []
+        return events
+
+    def add(self, events: Sequence[Event]) -> None:
+        self._events += events
+
+    def begin_part(self) -> None:
+        """Content begins behind a marker."""
+        self.fresh = self._marked = True
+        self.said, self._spaces = False, []
+
+    def begin_thoughts(self) -> None:
+        self.said, self._spaces, self.line = False, [], ""
+
+    def go_on(self) -> None:
+        """Content goes on: it has been told in another way."""
+        self.said, self._spaces = True, []
+
+    def space(self, text: str) -> None:
+        """White space, told if content follows."""
+        self._spaces.append(text)
+
+    def say(self, text: str) -> None:
+        """Content; white space in front of it counts only where nothing else stood before."""
+        if not self.said:
+            words = text.lstrip()
+            if not words:
+                self._spaces.append(text)
+                return
+            text = words if self._marked else "".join([*self._spaces, text])
+            self._spaces = []
+        if text:
+            self.said, self.fresh = True, False
+            self._events.append(Content(text))
+
+    def think(self, text: str) -> None:
+        """Thoughts, without the white space around them."""
+        _, newline, line = text.rpartition("\n")
+        self.line = (line if newline else self.line + line).lstrip()[:1]
+        words = text.rstrip()
+        if words:
+            before = "".join(self._spaces) + words
+            self._events.append(Thoughts(before if self.said else before.lstrip()))
+            self.said, self._spaces = True, []
+        self._spaces.append(text[len(words) :])
+
 
 _PIECE = 4096  # characters looked at together, so that many vain attempts stay cheap
 Step = Callable[[bool], None]
@@ -109,10 +210,9 @@ class AnswerReader:
         if self._told.fresh and self._bare(final):
             return
         found = self._find(self._marks.in_content, final)
+        self._told.say(self._take(found if isinstance(found, int) else found.start))
         if isinstance(found, int):
-            self._told.say(self._take(found))
             return
-        self._told.say(self._take(found.start))
         if found.meaning is CALL:
             self._try(self._marks.marked_calls, self._content)
             return
@@ -133,10 +233,9 @@ class AnswerReader:
 
     def _thoughts(self, final: bool) -> None:
         found = self._find(self._marks.in_thoughts, final)
+        self._told.think(self._take(found if isinstance(found, int) else found.start))
         if isinstance(found, int):
-            self._told.think(self._take(found))
             return
-        self._told.think(self._take(found.start))
         if found.meaning is CALL:
             self._doubted = [] if self._told.line else None  # in the middle of a sentence it may only be spoken of
             self._try(self._marks.marked_calls, self._thoughts)
@@ -180,9 +279,8 @@ class AnswerReader:
         start = skip_space(self._text, 0)
         if start == len(self._text):
             return False
-        skipped = self._skip_leftovers(start, final)
-        if skipped is not None:
-            return skipped
+        if self._skip_leftovers(start, final):
+            return True
         self._told.fresh = False
         known = (*self._marks.marked_calls, *self._marks.bare_calls)
         candidates = [each for each in known if self._may_begin(each, start, final)]
@@ -191,21 +289,20 @@ class AnswerReader:
             self._try(candidates, self._content)
         return bool(candidates)
 
-    def _skip_leftovers(self, start: int, final: bool) -> bool | None:
-        """Past what stands in front of an answer and is none; True if that was done or may have to be."""
+    def _skip_leftovers(self, start: int, final: bool) -> bool:
+        """Past what stands in front of an answer and is none; whether that was done or may have to be."""
         found = self._marks.leftovers.at(self._text, start, final)
+        word = self._form.word
         if isinstance(found, Found):
             self._take(found.end)
             self._told.begin_part()
-        word = self._form.word
-        if found is None and word and not final and word.startswith(self._text[start:]):
-            return True
-        if found is None and word and self._text.startswith(word, start):
+        elif found is None and word and self._text.startswith(word, start):
             self._take(start + len(word))
             self._told.begin_part()
             self._told.fresh = False
-            return True
-        return None if found is None else True
+        elif found is None:
+            return bool(word) and not final and word.startswith(self._text[start:])
+        return True
 
     def _may_begin(self, candidate: Candidate, start: int, final: bool) -> bool:
         opening, shape = candidate
@@ -269,9 +366,7 @@ class AnswerReader:
 
     def _called(self, final: bool) -> None:
         """Behind a call: another one, what closes it, or content."""
-        start = skip_space(self._text, 0)
-        if start:
-            self._take(start)
+        self._take(skip_space(self._text, 0))
         if not self._text:
             return
         candidates = [] if self._refused else self._following()
@@ -283,10 +378,8 @@ class AnswerReader:
             self._comma = self._comma or closer.meaning in (",", ";")
             self._take(closer.end)
         elif closer is not MORE:
-            refused = self._refused
             self._step = self._content
             self._told.begin_part()
-            self._refused = refused
 
     def _following(self) -> list[Candidate]:
         """What another call may begin with here."""

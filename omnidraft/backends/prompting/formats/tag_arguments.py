@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from omnidraft.backends.prompting.formats.chat_format import LooseArguments, TagArguments
 from omnidraft.backends.prompting.formats.json_values import (
     ANY,
     Pairs,
@@ -18,17 +19,7 @@ from omnidraft.backends.prompting.formats.json_values import (
     typed,
     types_of,
 )
-from omnidraft.backends.prompting.formats.pattern import (
-    KEY,
-    MORE,
-    Item,
-    LooseArguments,
-    Match,
-    TagArguments,
-    match,
-    overlap,
-    skip_space,
-)
+from omnidraft.backends.prompting.formats.pattern import KEY, MORE, Item, Match, match, overlap, skip_space
 
 _VERBATIM = "<![CDATA["
 
@@ -70,8 +61,6 @@ class TagReader:
             self._begin(found)
             return found.end
         if found is None and over is None:
-            if self._shape.done and not final and start == len(text):
-                return at
             self.done = not self._shape.done
             self.failed = not self.done
             if self.done:

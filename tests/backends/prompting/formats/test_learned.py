@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from omnidraft.backends.prompting.formats import of_template
-from omnidraft.backends.prompting.formats.events import Call
+from omnidraft.backends.prompting.formats.chat_format import Call
 from omnidraft.backends.prompting.formats.of_template import format_of_source
 from omnidraft.backends.prompting.formats.open import read
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from omnidraft.backends.prompting.formats.events import CallBegun, Content
+from omnidraft.backends.prompting.formats.chat_format import CallBegun, Content
 from omnidraft.backends.prompting.formats.of_template import format_of_source
 from omnidraft.backends.prompting.formats.open import open_reader, read
 from tests.backends.tool_templates import TEMPLATES

@@ -1,53 +1,4 @@
-"""A list of things with names as HTML, and the script that turns clicks in it into one event, `act`.
-
-`act` carries {kind, id} of the button, `at`, the time by the page's clock in ms, and the new `title` where something is
-renamed; `open` is a click on the row. Names come from outside and are escaped.
-"""
-
-from __future__ import annotations
-
-from html import escape
-
-_PEN = "M4 20l1-4L16 5l3 3L8 19z"
-_BIN = "M5 7h14M10 7V5h4v2M7 7l1 12h8l1-12"
-
-
-def named_row(
-    key: str,
-    name: str,
-    *,
-    acts: str = "",
-    stop: str = "",
-    extra: str = "",
-    marks: str = "",
-    address: str = "",
-    box: str = "",
-) -> str:
-    """One row with its buttons: those given, rename, delete. marks: attributes of the row. extra: a line below.
-
-    `data-learned` among the marks: it may be forgotten, too. `stop` is a button that is always seen. What has an
-    address is a link, which another tab can open. `box` stands before the name.
-    """
-    below = f"<small>{escape(extra)}</small>" if extra else ""
-    tag, kind = ("a", f'href="{escape(address)}"') if address else ("button", 'type="button"')
-    return (
-        f'<div class="od-item" data-id="{escape(key)}" {marks}>{box}'
-        f'<{tag} {kind} class="od-row" data-kind="open"><span>{escape(name)}</span>{below}</{tag}>'
-        f'{stop}<span class="od-acts">{acts}{act("rename", "Rename", name, _PEN)}'
-        f"{act('ask-delete', 'Delete', name, _BIN)}</span></div>"
-    )
-
-
-def act(kind: str, word: str, name: str, path: str, hint: str = "", mark: str = "") -> str:
-    """A button of a row: what it does to which, said to a screen reader; an icon."""
-    return (
-        f'<button type="button" class="{f"od-act {mark}".strip()}" data-kind="{kind}" '
-        f'aria-label="{escape(f"{word} {name}")}" '
-        f'title="{escape(hint or word)}"><svg viewBox="0 0 24 24" aria-hidden="true"><path d="{path}"/></svg></button>'
-    )
-
-
-SCRIPT = """
+// Clicks in a list of things with names become one event, `act`: see conversation_list.py.
 const send = (kind, id, more) => trigger('act', Object.assign({kind, id, at: performance.now()}, more || {}));
 const ask = (item) => {
   if (item.querySelector('.od-sure')) return;
@@ -134,4 +85,3 @@ const hold = () => {
 new MutationObserver(() => { filter(); hold(); }).observe(
   element, {childList: true, subtree: true, attributeFilter: ['data-id']},
 );
-"""
