@@ -9,7 +9,7 @@ import gradio as gr
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from omnidraft.app.conversing import SHARE
+from omnidraft.app.facts import SHARE
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import Fact

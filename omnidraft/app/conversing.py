@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
@@ -17,64 +17,19 @@ from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.attached import REFUSE, as_read, fitted, refuse_unseen, seen_pictures
 from omnidraft.app.catalog import suited
+from omnidraft.app.facts import with_facts
 from omnidraft.app.kept_answer import KeptAnswer
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.tool_use import UNSUPPORTED, ToolUse, decided
 from omnidraft.app.waiting import LOOK_EVERY, Place
 from omnidraft.backends.pictures import Picture
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.chats import Conversation, Fact, Message, PictureFile, Preset, TextFile, files_meta
-from omnidraft.chats.library import MAX_FACT
+from omnidraft.chats import Conversation, Message, PictureFile, Preset, TextFile, files_meta
 from omnidraft.chats.records import messages_with_steps, open_call, steps_meta
 from omnidraft.chats.search import CLOSE, OPEN, said
-from omnidraft.chats.titles import one_line
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.settings.config import DraftSettings, SamplingSettings
-from omnidraft.vocab import Vocabulary
-
-# What a person asked to be kept in mind: how a message becomes such a fact, and how models are told of it. They read
-# it behind the system prompt, within a budget.
-
-
-SHARE = 8  # of the context's tokens one may be facts
-_HEAD = "The user asked you to remember:"
-
-
-def remember(session: Session, message: str, chosen: str) -> str:
-    """Keep a part of a message, or all that it says where nothing was chosen; says in a sentence what came of it."""
-    told = session.store.message(message)
-    whole = told.content if told.role == "user" else said(told.content)["content"]
-    fact = one_line(chosen) or one_line(whole)
-    if len(fact) > MAX_FACT:
-        raise StorageError(
-            f"What is remembered has at most {MAX_FACT} characters: select them in the message, then press Remember."
-        )
-    if session.store.library.save(Fact(fact)):
-        return f"Remembered already: {fact}"
-    return f"Remembered, for every conversation; the Profiles page shows and forgets it: {fact}"
-
-
-def with_facts(session: Session, system: str) -> str:
-    """The system prompt of an answer by the model that is loaded."""
-    engine = session.assistant.engine
-    facts = session.store.library.facts()
-    if engine is None or not facts:
-        return system
-    model = engine.target.model
-    told = fitting(facts, model.vocabulary, model.n_ctx // SHARE)
-    return "\n\n".join(filter(str.strip, [system, "\n- ".join([_HEAD, *told]) if told else ""]))
-
-
-def fitting(facts: list[str], vocabulary: Vocabulary, budget: int) -> list[str]:
-    """The newest facts that take at most `budget` tokens, in their order; one that alone takes more is passed over."""
-    kept: list[str] = []
-    for fact in reversed(facts):
-        cost = len(vocabulary.encode(f"\n- {fact}"))
-        if cost <= budget:
-            budget -= cost
-            kept.insert(0, fact)
-    return kept
 
 
 def target_of(session: Session, chat: str) -> Path | None:
@@ -128,9 +83,9 @@ def ask(
     """Add the user's message, or a new version of one beside it, and start its answer; `too_long` says which part is
     kept of files that do not fit.
 
-    Nothing is stored if the model cannot be loaded, is busy or cannot see the pictures, or the files do not fit and no
+    Nothing is kept if the model cannot be loaded, is busy or cannot see the pictures, or the files do not fit and no
     part was chosen. A message without files waits for its turn where another answer is being written, or others wait
-    longer (None).
+    longer, and is taken back while its model is loaded (None).
     """
     store = (
         partial(session.store.append, chat, "user") if instead_of is None else partial(session.store.edit, instead_of)
@@ -138,6 +93,8 @@ def ask(
     try:
         if not files:
             _let_others_first(session)
+        if not (files or pictures or session.busy or is_ready(session, chat)):
+            return _ask_while_loading(session, chat, partial(store, text))
         with session.shown.asked(chat), _turn(session, chat):
             refuse_unseen(session, pictures)
             files = fitted(session, session.store.get(chat), text, files, too_long)
@@ -148,6 +105,23 @@ def ask(
         if files or not session.wait_for_turn(chat, waiting, partial(_begin_waiting, session, chat, False)):
             raise
     return None
+
+
+def _ask_while_loading(session: Session, chat: str, store: Callable[[], Message]) -> AnswerJob | None:
+    """Store the question and load its model; meanwhile it has a place in the queue, so that pages which arrive follow
+    it, and it can be taken back (None). It goes if the model cannot be loaded."""
+    place = session.queue.enter(chat)
+    try:
+        question = store()
+        try:
+            with _turn(session, chat):
+                return session.start(_new_answer(session, chat, question)) if chat in session.queue else None
+        except OmniDraftError:
+            if chat in session.queue:
+                session.store.delete_turn(question.id)
+            raise
+    finally:
+        session.queue.leave(place)
 
 
 def edit(session: Session, chat: str, message: str, text: str, *sent: Any) -> AnswerJob | None:

@@ -305,8 +305,6 @@ class Session:
         with self._lock:
             if self.racing or not (self.busy or len(self.queue)):
                 return False
-            if chat in self.queue:
-                raise StillAnswering("A question of this conversation waits already; take it back or wait for it.")
             place = self.queue.enter(chat)
             try:
                 threading.Thread(target=begin, args=(place, store()), name="waiting", daemon=True).start()

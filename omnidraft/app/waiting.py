@@ -63,9 +63,11 @@ class RequestQueue:
             self.leave(own)
 
     def enter(self, chat: str | None = None, again: bool = False) -> Place:
-        """As `place`, until `leave`, or `take_back` of its conversation."""
+        """As `place`, until `leave`, or `take_back` of its conversation. StillAnswering if that waits already."""
         own = Place(chat)
         with self._lock:
+            if chat is not None and any(place.chat == chat for place in self._places):
+                raise StillAnswering("A question of this conversation waits already; take it back or wait for it.")
             if len(self._places) >= LONGEST and not again:
                 raise QueueFull(self._turn * len(self._places) / 2)
             self._places.append(own)

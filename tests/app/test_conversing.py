@@ -11,7 +11,7 @@ import pytest
 
 from omnidraft.app import conversing
 from omnidraft.app.attached import fitted, sizes
-from omnidraft.app.conversing import SHARE, fitting, with_facts
+from omnidraft.app.facts import SHARE, fitting, with_facts
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import Fact, TextFile
 from omnidraft.chats.pictures import with_files

@@ -163,6 +163,42 @@ def test_a_new_conversation_is_another_one_than_that_whose_question_waits_for_it
     assert session.store.path(chat)[0].content == "What is 23 + 45?"
 
 
+@pytest.mark.parametrize("end", ["stop", "fail", "load"])
+def test_a_question_is_stored_while_its_model_loads_and_can_be_taken_back(session, monkeypatch, end):
+    """Whoever arrives there meanwhile sees it, and follows its answer; it goes if nothing can be loaded."""
+    loading, go_on, load = threading.Event(), threading.Event(), session.assistant.load
+
+    def slow(*given, **more):
+        loading.set()
+        assert go_on.wait(30)
+        if end == "fail":
+            raise ModelError("It is damaged.")
+        return load(*given, **more)
+
+    monkeypatch.setattr(session.assistant, "load", slow)
+    chat = session.shown.chat().id
+    asking, told = meanwhile(lambda: conversing.ask(session, chat, "What is 23 + 45?"))
+    try:
+        assert loading.wait(10)
+        assert [m.content for m in session.store.path(chat)] == ["What is 23 + 45?"]
+        assert chat in session.queue
+        if end == "stop":
+            session.stop(chat)
+    finally:
+        go_on.set()
+    asking.join(10)
+    assert chat not in session.queue
+    path = session.store.path(chat)
+    if end == "fail":
+        assert (path, told) == ([], ["ModelError"])
+    elif end == "stop":
+        assert session.job is None
+        assert path[-1].meta["error"] == "It was taken back before its turn."
+    else:
+        over(session)
+        assert [m.role for m in path] == ["user", "assistant"]
+
+
 def test_a_question_asked_while_another_model_is_loaded_for_its_conversation_goes_to_that_one(
     session, monkeypatch, first, second
 ):

@@ -100,11 +100,11 @@ def turns(
     versions: dict[str, tuple[int, int]],
     writing: tuple[str | None, str] | None = None,
     steps: Sequence[Step] = (),
-    waits: bool = False,
+    waits: str = "",
 ) -> Turns:
     """The rows of `path`, of a very long one of its end. `writing` is (message id, text so far) of an answer in the
-    making, `steps` its calls: all rows are made anew with every update while it grows. waits: the last question does,
-    for its turn, or to be answered again."""
+    making, `steps` its calls: all rows are made anew with every update while it grows. waits: what the last question
+    waits for, if it does."""
     rows: list[dict] = []
     marks: list[dict | None] = []
     if earlier := len(path[:-MOST]):
@@ -132,7 +132,7 @@ def turns(
         marks.append({**mark, "out": True} if message.id in without and not last else mark)
     asked = marks[-1] if marks else None
     if asked and (waits or asked["role"] == "user"):
-        rows.append(in_place_of_answer(WAITING if waits else UNANSWERED))
+        rows.append(in_place_of_answer(waits or UNANSWERED))
         asked["again"] = not waits
     return Turns(rows, marks)
 

@@ -26,7 +26,7 @@ from ui.chat.attachments import Attached
 from ui.chat.conversation_list import listing
 from ui.chat.options import Options
 from ui.chat.panel import panel, summary
-from ui.chat.turns import Followed, Turns, awaited, follow, origins, turns
+from ui.chat.turns import WAITING, Followed, Turns, awaited, follow, origins, turns
 from ui.common.notes import loading, note, refusal_of
 
 EDITING = {
@@ -233,8 +233,8 @@ class ChatView:
                     followed.started, followed.ended = job.started, True
             elif chat in session.queue:
                 followed.ended = True
-                yield {self.followed: followed}  # where Gradio may end this
-                time.sleep(LOOK_EVERY)
+                yield {self.followed: followed, self.chat: shown_turns(session, chat, session.store.path(chat)).rows}
+                time.sleep(LOOK_EVERY)  # Gradio may have ended this before
             else:
                 break
         yield {self.followed: followed}  # a handler that yields nothing would empty its outputs
@@ -363,13 +363,21 @@ def _is_asked(session: Session, chat: str) -> bool:
 def shown_turns(session: Session, chat: str, path: list[Message]) -> Turns:
     versions, job = session.store.versions(chat), session.job
     if job is None or not session.writing(chat):
-        return turns(path, versions, waits=chat in session.queue)
+        return turns(path, versions, waits=_waits_for(session) if chat in session.queue else "")
     return turns(path, versions, (job.message, parts.spoken(job)), job.steps)
 
 
+def _waits_for(session: Session) -> str:
+    """What a question in the queue waits for."""
+    progress = session.loading
+    return WAITING if progress is None else f"*{loading(progress)} Stop takes the question back.*"
+
+
 def _awaiting(session: Session, chat: str, question: str, above: str | None) -> list[dict]:
-    """The turns shown, then a question that is not stored yet: nothing is before its model is there."""
+    """The turns shown, then a question that is not stored yet: one with files, or with another before it."""
     path = session.store.path(chat)
+    if chat in session.queue:
+        return shown_turns(session, chat, path).rows
     place = next((at for at, message in enumerate(path) if message.id == above), len(path))
     rows = turns(path[:place], session.store.versions(chat)).rows
     ready, progress = is_ready(session, chat), session.loading
