@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+_ROUNDED = 0.9995  # of a unit: what would be written as a thousand of the next smaller one
+
 
 def count(value: int) -> str:
     """12,345 with thin spaces left to the reader's eye: commas."""
@@ -21,7 +23,7 @@ def version(name: str) -> str:
 def short(value: float) -> str:
     """4.4M, 0.5B, 320K: parameter counts."""
     for limit, unit in ((1e9, "B"), (1e6, "M"), (1e3, "K")):
-        if value >= limit:
+        if value >= _ROUNDED * limit:
             scaled = value / limit
             return f"{scaled:.0f}{unit}" if scaled >= 100 else f"{scaled:.1f}{unit}"
     return f"{value:.0f}"
@@ -30,7 +32,7 @@ def short(value: float) -> str:
 def size(value: float) -> str:
     """Bytes in the largest fitting unit, a thousand of the next, as file managers and model hubs count."""
     for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if value >= limit:
+        if value >= _ROUNDED * limit:
             scaled = value / limit
             return f"{scaled:.0f} {unit}" if scaled >= 100 else f"{scaled:.1f} {unit}"
     return f"{value:.0f} bytes"

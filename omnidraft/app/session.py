@@ -379,7 +379,7 @@ class Session:
         if self.racing:
             raise StillAnswering("A race is under way; stop it in the Drift lab or wait for it.")
         if self.busy:
-            raise StillAnswering("An answer is still being written; stop it or wait for it.")
+            raise StillAnswering("An answer is still being written, here or elsewhere; stop it or wait for it.")
 
     def _own_target(self) -> Path:
         return choose_target(self._wanted[0], self.assistant.home, self.assistant.settings)

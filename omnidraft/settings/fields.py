@@ -140,6 +140,7 @@ def check(settings: Any, prefix: str = "") -> None:
 
 def refusal(name: str, value: Any, accepted: str) -> SettingsError:
     """The error every refused setting raises, in one wording."""
+    value = list(value) if isinstance(value, tuple) else value  # as it was sent
     # Python refuses to write out integers of thousands of digits.
     shown = "a huge number" if isinstance(value, int) and value.bit_length() > 1024 else repr(value)
     if len(shown) > 80:

@@ -99,6 +99,10 @@ def test_a_completion_with_a_suffix_fills_the_gap(qwen):
     ]  # fmt: skip
     assert texts[0].strip().startswith("a + b")
     assert texts[0] == texts[1]
+    echoed = client(qwen).completions.create(
+        model="", prompt=BEFORE, suffix=BEHIND, max_tokens=8, temperature=0, echo=True
+    )
+    assert echoed.choices[0].text.startswith(BEFORE)
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -80,6 +80,7 @@ def test_reasons_are_escaped():
 def test_numbers_read_well():
     assert (short(4_200_000), short(494_000_000), short(7_600_000_000)) == ("4.2M", "494M", "7.6B")
     assert (size(2_448_544), size(512), size(5_000_000_000)) == ("2.4 MB", "512 bytes", "5.0 GB")
+    assert (size(999_999), size(999_600_000), short(999_700)) == ("1.0 MB", "1.0 GB", "1.0M")
     assert (rate(None), rate(12.345), rate(1234.5)) == ("–", "12.3", "1,234")
     assert (percent(None), percent(0.416)) == ("–", "42%")
     assert [share(value) for value in (0, 0.0125, 0.025, 0.05, 0.5, 1)] == ["0%", "1.25%", "2.5%", "5%", "50%", "100%"]
