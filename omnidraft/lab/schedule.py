@@ -37,7 +37,7 @@ class Segment:
             if not isinstance(getattr(self, name), str) or not getattr(self, name):
                 raise SettingsError(f"A segment's {name} must be a text that is not empty.")
         if isinstance(self.count, bool) or not isinstance(self.count, int) or not 1 <= self.count <= MAX_PROMPTS:
-            raise SettingsError(f"The number of prompts must be a whole number from 1 to {MAX_PROMPTS:,}.")
+            raise SettingsError(f"The number of prompts (count) must be a whole number from 1 to {MAX_PROMPTS:,}.")
 
     @property
     def task(self) -> str:

@@ -94,7 +94,7 @@ def test_a_schedule_file_finds_the_prompt_files_beside_it(tmp_path):
         ("[]", 'a list "segments"'),
         ('{"segments": []}', "1 to 64 segments"),
         ('{"segments": [{"target": "a", "prompts": "math"}]}', "exactly"),
-        ('{"segments": [{"target": "a", "prompts": "math", "count": 0}]}', "count must be"),
+        ('{"segments": [{"target": "a", "prompts": "math", "count": 0}]}', "number of prompts .count. must be"),
         ('{"segments": [{"target": 1, "prompts": "math", "count": 1}]}', "target must be"),
     ],
 )
