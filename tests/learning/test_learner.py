@@ -178,6 +178,6 @@ def test_an_answer_pauses_training_at_once_and_the_user_can_too(home, models, tm
     assistant.learner.hold(False)
     until(lambda: assistant.learner.status().state == "training")
     assistant.settings = changed(assistant.settings, **{"learning.enabled": False})
-    until(lambda: assistant.learner.status().pid is None)
+    until(lambda: assistant.learner.status().pid is None and assistant.learner.status().last)
     assert assistant.learner.status().last.outcome == "interrupted"
     assistant.close()

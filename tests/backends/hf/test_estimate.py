@@ -11,6 +11,7 @@ from omnidraft.backends.hf import load
 from omnidraft.backends.hf.folder import folder_estimate, read_folder
 from omnidraft.backends.hf.target import HfTarget
 from omnidraft.errors import ModelError
+from omnidraft.format import size
 from omnidraft.settings.config import ModelSettings
 from tests.backends.hf_folders import write_folder
 
@@ -90,7 +91,7 @@ def test_a_load_that_cannot_fit_is_refused_with_numbers_and_a_way_out(folder: Pa
             HfTarget.open(folder, settings)
         sentence = str(caught.value)
         assert f"wide needs {folder_estimate(info, 'cpu', 'float32', 8192)} in float32" in sentence
-        assert f"with a context of 8192 tokens, but {free / 1e6:.1f} MB of memory are free; {way_out}." in sentence
+        assert f"with a context of 8192 tokens, but {size(free)} of memory are free; {way_out}." in sentence
 
 
 def test_a_shorter_format_is_suggested_where_no_shorter_context_helps(folder: Path, monkeypatch: pytest.MonkeyPatch):
