@@ -370,7 +370,7 @@ def shown_turns(session: Session, chat: str, path: list[Message]) -> Turns:
 def _waits_for(session: Session) -> str:
     """What a question in the queue waits for."""
     progress = session.loading
-    return WAITING if progress is None else f"*{loading(progress)} Stop takes the question back.*"
+    return WAITING if progress is None else f"*{loading(progress)} Stop leaves it unanswered.*"
 
 
 def _awaiting(session: Session, chat: str, question: str, above: str | None) -> list[dict]:
