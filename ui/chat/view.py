@@ -184,7 +184,7 @@ class ChatView:
             begun.add_done_callback(partial(_unseen, lost))
             return
         try:
-            begun.result()
+            job = begun.result()
         except OmniDraftError as error:
             back = self._written(*sent, session, chat) if sent else {}
             back |= self._conversation(session, chat, session.store.path(chat)) if waiting else {}
@@ -192,7 +192,8 @@ class ChatView:
             return
         path = session.store.path(chat)
         done = {self.editing: None, self.cancel: gr.Button(visible=False)} if sent else {}
-        yield {**done, **self._conversation(session, chat, path), self.rows: listing(session, chat)}
+        taken_back = {} if job is not None or _is_asked(session, chat) else self._buttons(False)
+        yield {**done, **self._conversation(session, chat, path), self.rows: listing(session, chat), **taken_back}
 
     def decide(self, session: Session, chat: str, message: str, call: str, choice: str) -> Iterator[dict]:
         """Say to a call what its user said; `follow` shows how the answer goes on, if nothing else is to be decided."""
