@@ -94,7 +94,7 @@ def ask(
         if not files:
             _let_others_first(session)
         if not (files or pictures or session.busy or is_ready(session, chat)):
-            return _ask_while_loading(session, chat, partial(store, text))
+            return _load_and_answer(session, chat, partial(store, text))
         with session.shown.asked(chat), _turn(session, chat):
             refuse_unseen(session, pictures)
             files = fitted(session, session.store.get(chat), text, files, too_long)
@@ -107,21 +107,31 @@ def ask(
     return None
 
 
-def _ask_while_loading(session: Session, chat: str, store: Callable[[], Message]) -> AnswerJob | None:
-    """Store the question and load its model; meanwhile it has a place in the queue, so that pages which arrive follow
-    it, and it can be taken back (None). It goes if the model cannot be loaded."""
+def _load_and_answer(
+    session: Session, chat: str, store: Callable[[], Message], fresh: bool = False
+) -> AnswerJob | None:
+    """Store the question, or find the one to answer afresh, and load its model; meanwhile it has a place in the queue,
+    so that pages which arrive follow it, and it can be taken back (None). A new one goes if nothing can be loaded."""
     place = session.queue.enter(chat)
     try:
         question = store()
         try:
-            with _turn(session, chat):
-                return session.start(_new_answer(session, chat, question)) if chat in session.queue else None
+            return _answer_in_queue(session, chat, question, fresh)
         except OmniDraftError:
-            if chat in session.queue:
-                session.store.delete_turn(question.id)
+            if chat in session.queue and not fresh:
+                session.store.delete_turn(question.id, later=True)
             raise
     finally:
         session.queue.leave(place)
+
+
+def _answer_in_queue(session: Session, chat: str, question: Message, fresh: bool) -> AnswerJob | None:
+    """None if the question was taken back while its model was loaded."""
+    with _turn(session, chat):
+        if chat not in session.queue:
+            return None
+        session.store.select(question.id)  # meanwhile, another version may have been shown
+        return session.start(_new_answer(session, chat, question, fresh))
 
 
 def edit(session: Session, chat: str, message: str, text: str, *sent: Any) -> AnswerJob | None:
@@ -136,6 +146,8 @@ def regenerate(session: Session, chat: str) -> AnswerJob | None:
     question = partial(_last_question, session, chat)
     try:
         _let_others_first(session)
+        if not (session.busy or is_ready(session, chat)):
+            return _load_and_answer(session, chat, question, fresh=True)
         with _turn(session, chat):
             return session.start(_new_answer(session, chat, question(), fresh=True))
     except StillAnswering:
@@ -158,7 +170,7 @@ def _let_others_first(session: Session) -> None:
 
 def _refuse_while_written(session: Session, chat: str) -> None:
     if session.writing(chat):
-        raise StillAnswering("An answer is still being written; stop it or wait for it.")
+        raise StillAnswering
 
 
 def _begin_waiting(session: Session, chat: str, fresh: bool, place: Place, question: Message) -> None:
@@ -169,11 +181,9 @@ def _begin_waiting(session: Session, chat: str, fresh: bool, place: Place, quest
             if session.busy or not session.queue.is_first(place):
                 time.sleep(LOOK_EVERY)
                 continue
-            with suppress(StillAnswering), _turn(session, chat):  # or somebody could not wait
-                if chat in session.queue:  # while a model was loaded, it may have been taken back
-                    session.store.select(question.id)  # meanwhile, another version may have been shown
-                    session.start(_new_answer(session, chat, question, fresh))
-                    return
+            with suppress(StillAnswering):  # somebody could not wait
+                _answer_in_queue(session, chat, question, fresh)
+                return
     except OmniDraftError as error:
         with suppress(StorageError):  # the conversation was deleted
             session.store.append(chat, "assistant", "", parent=question.id, meta={"error": str(error)})

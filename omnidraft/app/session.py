@@ -345,8 +345,10 @@ class Session:
         job = self.job
         if self.writing(chat) and job is not None:  # the API's answers belong to no conversation
             job.stop()
-        elif chat is not None and self.queue.take_back(chat) and self.store.path(chat)[-1].role == "user":
-            self.store.append(chat, "assistant", "", meta={"error": "It was taken back before its turn."})
+        elif chat is not None and self.queue.take_back(chat):
+            path = self.store.path(chat)  # of a first question that is not stored yet: empty
+            if path and path[-1].role == "user":
+                self.store.append(chat, "assistant", "", meta={"error": "It was taken back before its turn."})
 
     def prepare(self) -> None:
         """Load what is needed to answer. ModelError if that fails or an answer is being written."""
@@ -379,7 +381,7 @@ class Session:
         if self.racing:
             raise StillAnswering("A race is under way; stop it in the Drift lab or wait for it.")
         if self.busy:
-            raise StillAnswering("An answer is still being written, here or elsewhere; stop it or wait for it.")
+            raise StillAnswering
 
     def _own_target(self) -> Path:
         return choose_target(self._wanted[0], self.assistant.home, self.assistant.settings)

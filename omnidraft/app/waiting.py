@@ -21,6 +21,11 @@ LOOK_EVERY = 0.05  # seconds between looks of those who wait
 class StillAnswering(ModelError):
     """An answer is being written, so no other can begin and no model can change."""
 
+    def __init__(
+        self, words: str = "An answer is still being written, here or elsewhere; stop it or wait for it."
+    ) -> None:
+        super().__init__(words)
+
 
 class QueueFull(OmniDraftError):
     """Too many wait; `seconds` says when to come again."""

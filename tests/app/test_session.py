@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -113,18 +114,35 @@ def test_nobody_loads_another_model_between_the_apis_load_and_its_answer(session
     assert session.loaded == second
 
 
+class SlowLoad:
+    """From now on the session's models load until `under_way` ends; loads: which."""
+
+    def __init__(self, session: Session, monkeypatch: pytest.MonkeyPatch, *, fails: bool = False) -> None:
+        self.loads, self._load, self._fails = [], session.assistant.load, fails
+        self._loading, self._go_on = threading.Event(), threading.Event()
+        monkeypatch.setattr(session.assistant, "load", self)
+
+    def __call__(self, target, *given, **more):
+        self.loads.append(target)
+        self._loading.set()
+        assert self._go_on.wait(30)
+        if self._fails:
+            raise ModelError("It is damaged.")
+        return self._load(target, *given, **more)
+
+    @contextmanager
+    def under_way(self):
+        try:
+            assert self._loading.wait(10)
+            yield
+        finally:
+            self._go_on.set()
+
+
 def test_a_setting_waits_for_no_model_that_is_loaded(session, monkeypatch, second):
-    loading, go_on, load = threading.Event(), threading.Event(), session.assistant.load
-
-    def slow(*given, **more):
-        loading.set()
-        assert go_on.wait(30)
-        return load(*given, **more)
-
-    monkeypatch.setattr(session.assistant, "load", slow)
+    slow = SlowLoad(session, monkeypatch)
     thread, told = meanwhile(lambda: session.choose(second))
-    try:
-        assert loading.wait(10)
+    with slow.under_way():
         begun = time.monotonic()
         assert session.change("theme", "dark") == "kept."
         assert session.change("model.n_ctx", 512).startswith("kept; load the model again")
@@ -133,8 +151,6 @@ def test_a_setting_waits_for_no_model_that_is_loaded(session, monkeypatch, secon
         assert session.spread("127.0.0.1:50052").startswith("Kept")
         assert time.monotonic() - begun < 5
         assert not told
-    finally:
-        go_on.set()
     thread.join(10)
     assert told == ["done"]
     kept, _ = load_settings(session.assistant.profile.settings)
@@ -143,21 +159,11 @@ def test_a_setting_waits_for_no_model_that_is_loaded(session, monkeypatch, secon
 
 
 def test_a_new_conversation_is_another_one_than_that_whose_question_waits_for_its_model(session, monkeypatch):
-    loading, go_on, load = threading.Event(), threading.Event(), session.assistant.load
-
-    def slow(*given, **more):
-        loading.set()
-        assert go_on.wait(30)
-        return load(*given, **more)
-
-    monkeypatch.setattr(session.assistant, "load", slow)
+    slow = SlowLoad(session, monkeypatch)
     chat = session.shown.new_chat().id
     thread, _ = meanwhile(lambda: conversing.ask(session, chat, "What is 23 + 45?"))
-    try:
-        assert loading.wait(10)
+    with slow.under_way():
         assert session.shown.new_chat().id != chat
-    finally:
-        go_on.set()
     thread.join(10)
     over(session)
     assert session.store.path(chat)[0].content == "What is 23 + 45?"
@@ -166,26 +172,14 @@ def test_a_new_conversation_is_another_one_than_that_whose_question_waits_for_it
 @pytest.mark.parametrize("end", ["stop", "fail", "load"])
 def test_a_question_is_stored_while_its_model_loads_and_can_be_taken_back(session, monkeypatch, end):
     """Whoever arrives there meanwhile sees it, and follows its answer; it goes if nothing can be loaded."""
-    loading, go_on, load = threading.Event(), threading.Event(), session.assistant.load
-
-    def slow(*given, **more):
-        loading.set()
-        assert go_on.wait(30)
-        if end == "fail":
-            raise ModelError("It is damaged.")
-        return load(*given, **more)
-
-    monkeypatch.setattr(session.assistant, "load", slow)
+    slow = SlowLoad(session, monkeypatch, fails=end == "fail")
     chat = session.shown.chat().id
     asking, told = meanwhile(lambda: conversing.ask(session, chat, "What is 23 + 45?"))
-    try:
-        assert loading.wait(10)
+    with slow.under_way():
         assert [m.content for m in session.store.path(chat)] == ["What is 23 + 45?"]
         assert chat in session.queue
         if end == "stop":
             session.stop(chat)
-    finally:
-        go_on.set()
     asking.join(10)
     assert chat not in session.queue
     path = session.store.path(chat)
@@ -199,6 +193,35 @@ def test_a_question_is_stored_while_its_model_loads_and_can_be_taken_back(sessio
         assert [m.role for m in path] == ["user", "assistant"]
 
 
+def test_another_answer_is_taken_back_while_its_model_loads(session, monkeypatch):
+    chat = session.shown.chat().id
+    conversing.ask(session, chat, "One")
+    over(session)
+    session.unload()
+    slow, before = SlowLoad(session, monkeypatch), session.job
+    asking, told = meanwhile(lambda: conversing.regenerate(session, chat))
+    with slow.under_way():
+        session.stop(chat)
+    asking.join(10)
+    assert (told, session.job) == (["done"], before)
+    assert [m.role for m in session.store.path(chat)] == ["user", "assistant"]
+
+
+def test_a_new_version_that_no_model_can_answer_leaves_the_one_there(session, monkeypatch):
+    chat = session.shown.chat().id
+    conversing.ask(session, chat, "One")
+    over(session)
+    session.unload()
+    before = session.store.path(chat)
+    slow = SlowLoad(session, monkeypatch, fails=True)
+    asking, told = meanwhile(lambda: conversing.edit(session, chat, before[0].id, "Two"))
+    with slow.under_way():
+        assert session.store.path(chat)[0].content == "Two"
+    asking.join(10)
+    assert told == ["ModelError"]
+    assert session.store.path(chat) == before
+
+
 def test_a_question_asked_while_another_model_is_loaded_for_its_conversation_goes_to_that_one(
     session, monkeypatch, first, second
 ):
@@ -206,28 +229,17 @@ def test_a_question_asked_while_another_model_is_loaded_for_its_conversation_goe
     conversing.ask(session, chat, "One")
     over(session)
     session.assistant.go_on.set()
-    loading, go_on, load, loads = threading.Event(), threading.Event(), session.assistant.load, []
-
-    def slow(target, *given, **more):
-        loads.append(target)
-        loading.set()
-        assert go_on.wait(30)
-        return load(target, *given, **more)
-
     assert conversing.target_of(session, chat) == first
-    monkeypatch.setattr(session.assistant, "load", slow)
+    slow = SlowLoad(session, monkeypatch)
     keep = partial(conversing.keep_target, session, chat, second)
     choosing, _ = meanwhile(lambda: session.choose(second, keep))
-    try:
-        assert loading.wait(10)
+    with slow.under_way():
         asking, told = meanwhile(lambda: conversing.ask(session, chat, "Two"))
-    finally:
-        go_on.set()
     choosing.join(10)
     asking.join(10)
     assert told == ["done"]
     over(session)
-    assert (loads, session.loaded) == ([second], second)
+    assert (slow.loads, session.loaded) == ([second], second)
 
 
 def test_to_go_on_is_refused_while_somebody_else_is_answered(session):

@@ -224,7 +224,7 @@ class ChatView:
 
         It ends early when the page shows another conversation, or follows from elsewhere.
         """
-        mine = followed.begin()
+        mine, told = followed.begin(), ""
         while chat is not None and followed.by == mine:
             job = session.job
             if job is not None and job.chat == chat and job.started != followed.started:
@@ -234,8 +234,10 @@ class ChatView:
                     followed.started, followed.ended = job.started, True
             elif chat in session.queue:
                 followed.ended = True
-                yield {self.followed: followed, self.chat: shown_turns(session, chat, session.store.path(chat)).rows}
-                time.sleep(LOOK_EVERY)  # Gradio may have ended this before
+                before, told = told, _waits_for(session)
+                rows = shown_turns(session, chat, session.store.path(chat)).rows if told != before else gr.skip()
+                yield {self.followed: followed, self.chat: rows}  # where Gradio may end this
+                time.sleep(LOOK_EVERY)
             else:
                 break
         yield {self.followed: followed}  # a handler that yields nothing would empty its outputs
