@@ -222,6 +222,23 @@ def test_a_new_version_that_no_model_can_answer_leaves_the_one_there(session, mo
     assert session.store.path(chat) == before
 
 
+def test_the_version_that_was_asked_is_answered_though_another_is_shown_meanwhile(session, monkeypatch):
+    chat = session.shown.chat().id
+    conversing.ask(session, chat, "One")
+    over(session)
+    session.unload()
+    first = session.store.path(chat)[0]
+    slow = SlowLoad(session, monkeypatch)
+    asking, told = meanwhile(lambda: conversing.edit(session, chat, first.id, "Two"))
+    with slow.under_way():
+        session.store.select(first.id)
+    asking.join(10)
+    assert told == ["done"]
+    over(session)
+    assert [m.role for m in session.store.path(chat)] == ["user", "assistant"]
+    assert session.store.path(chat)[0].content == "Two"
+
+
 def test_a_question_asked_while_another_model_is_loaded_for_its_conversation_goes_to_that_one(
     session, monkeypatch, first, second
 ):

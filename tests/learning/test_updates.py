@@ -1,6 +1,7 @@
 """What learning does next, and when it leaves the machine to others."""
 
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import psutil
@@ -12,7 +13,8 @@ from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta
 from omnidraft.learning.learner import PATIENCE, Machine
 from omnidraft.learning.material.history import LIVE_ANSWERS, History, ServedAnswer
-from omnidraft.learning.update import Update, Updates
+from omnidraft.learning.update import State, Update, Updates
+from omnidraft.settings.config import LearningSettings
 
 
 def test_a_served_version_that_accepts_less_is_looked_at_once(tmp_path):
@@ -56,6 +58,24 @@ def test_an_hour_has_room_for_so_many_minutes_and_for_one_update_at_least(tmp_pa
     due.forced = True
     assert due.why_wait() == ""
     assert history.spent(86_400) == 600
+    history.close()
+
+
+def test_what_was_refused_is_not_trained_on_again_and_stands_in_the_history(tmp_path, models):
+    history, store = History(tmp_path / "metrics.sqlite"), AdapterStore(tmp_path / "adapters" / "d" / "v")
+    stores = SimpleNamespace(files=(SimpleNamespace(path=tmp_path / "replay.sqlite"), history), fresh=8)
+    updates = Updates(stores, Adapters(tmp_path / "adapters", tmp_path / "merged"))
+    target = SimpleNamespace(fingerprint="v")
+    pairing = SimpleNamespace(
+        choice=Choice(models / "tiny-drafter-f16.gguf", store=store), target="t", pair=SimpleNamespace(target=target)
+    )
+    job = updates.begin("update", pairing, LearningSettings(), tmp_path / "table")
+    judging = replace(job.update, state=State.JUDGING, through=40)
+    updates.follow(judging)
+    assert (updates.running, store.through) == (judging, 0)
+    updates.follow(judging.said("refused", "no better").concluded(0, ""))
+    assert (updates.running, store.through) == (None, 40)
+    assert [(u.number, u.outcome, u.reason) for u in history.updates(store="d/v")] == [(1, "refused", "No better.")]
     history.close()
 
 

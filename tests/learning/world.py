@@ -12,7 +12,7 @@ from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import Estimate, Estimator
 from omnidraft.learning.training.process_main import Worker
 from omnidraft.learning.training.teaching import windows
-from omnidraft.learning.update import Job, Update
+from omnidraft.learning.update import Job, Update, settle
 
 WORKER = Worker()  # of all updates here, as in the training process: the drafter is read once
 
@@ -37,8 +37,7 @@ class World:
     def update(self, **changes) -> Update:
         """Run an update and do what the app does about its result, which is returned."""
         *_, result = self.updates(**changes)
-        if result.outcome == "refused":
-            self.store.reject_update(result.through)
+        settle(self.store, result)
         return result
 
     def updates(self, **changes) -> Iterator[Update]:

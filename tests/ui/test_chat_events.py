@@ -315,6 +315,11 @@ def test_another_answer_leaves_what_is_being_written(page, ada):
     ada.stop(chat)
 
 
+def test_send_is_back_where_a_question_was_taken_back_before_its_answer_began(page, ada, monkeypatch):
+    monkeypatch.setattr(conversing, "ask", lambda *_: None)
+    assert page.ask("Hello", ada.shown.chat().id)["send"].visible
+
+
 def test_what_was_sent_leaves_the_box_and_comes_back_if_it_is_refused(page, ada):
     chat = ada.shown.chat().id
     update = page.ask("Hello", chat)

@@ -54,9 +54,7 @@ def test_only_what_a_card_or_a_worker_computes_is_measured(models: Path, monkeyp
     monkeypatch.setattr(Widths, "settle", lambda self, seconds_of, widest: settled.append((seconds_of(5), widest)))
     monkeypatch.setattr(model, "gpu_offload", lambda: True)
     for layers in (0, 1000):
-        with LlamaTarget.open(
-            models / "tiny-target-a-f16.gguf", ModelSettings(n_ctx=64, n_gpu_layers=layers)
-        ) as target:
+        with LlamaTarget.open(file, ModelSettings(n_ctx=64, n_gpu_layers=layers)) as target:
             assert (target.tokens, target._context.held) == ([], 0)
     ((seconds, widest),) = settled
     assert seconds > 0
