@@ -333,7 +333,7 @@ def _json_body(value: Mapping[str, Any]) -> JsonCalls | None:
     places = list(_places(value))
     names = [path for path, inner in places if inner == NAMES[0] or inner == named_id(0)]
     ids = [path for path, inner in places if inner in IDS]
-    given = [path for path, inner in places if inner in (_ONE, json.dumps(_ONE))]
+    given = [path for path, inner in places if _is_given(inner)]
     if not names or not given:
         return None
     known = JsonCalls()
@@ -351,6 +351,13 @@ def _places(value: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
         if isinstance(inner, Mapping):
             for deeper, innermost in inner.items():
                 yield (key, deeper), innermost
+
+
+def _is_given(value: Any) -> bool:
+    """Whether these are the probe's arguments, or their JSON in any spacing."""
+    with suppress(ValueError):
+        value = json.loads(value) if isinstance(value, str) else value
+    return value == _ONE
 
 
 # Calls with a name of their own

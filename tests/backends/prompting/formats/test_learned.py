@@ -23,6 +23,7 @@ TURNS = """
 {%- if add_generation_prompt %}{{ '<<assistant>>' }}{% if enable_thinking %}{{ '<|muse|>' }}{% endif %}{% endif %}"""
 
 JSON = "{{ '[DO]' + {'do': c.function.name, 'with': c.function.arguments} | tojson + '[/DO]' }}"
+TEXT = "{{ '[DO]' + {'do': c.function.name, 'with': c.function.arguments | tojson(separators=(',', ':'))} | tojson + '[/DO]' }}"
 NAMED = "{{ '<act:' + c.function.name + '>' + c.function.arguments | tojson + '</act>' }}"
 TAGS = (
     "{{ '<act ' + c.function.name + '>' }}{% for k, v in c.function.arguments.items() %}{{ '<in ' + k + '>\n' }}"
@@ -38,6 +39,7 @@ PYTHON = (
 )
 WRITTEN = {
     JSON: '[DO]{"do": "look_up", "with": {"word": "a \\"b\\"", "count": 2}}[/DO]',
+    TEXT: f"[DO]{json.dumps({'do': 'look_up', 'with': CALL[0].arguments})}[/DO]",
     NAMED: '<act:look_up>{"word": "a \\"b\\"", "count": 2}</act>',
     TAGS: '<act look_up><in word>\na "b"\n</in>\n<in count>\n2\n</in>\n</act>',
     PAIRS: '<do>look_up\n<k>word</k>\n<v>a "b"</v>\n<k>count</k>\n<v>2</v>\n</do>',
