@@ -23,7 +23,10 @@ TURNS = """
 {%- if add_generation_prompt %}{{ '<<assistant>>' }}{% if enable_thinking %}{{ '<|muse|>' }}{% endif %}{% endif %}"""
 
 JSON = "{{ '[DO]' + {'do': c.function.name, 'with': c.function.arguments} | tojson + '[/DO]' }}"
-TEXT = "{{ '[DO]' + {'do': c.function.name, 'with': c.function.arguments | tojson(separators=(',', ':'))} | tojson + '[/DO]' }}"
+TEXT = (
+    "{{ '[DO]' + {'do': c.function.name, 'with': c.function.arguments | tojson(separators=(',', ':'))} | tojson }}"
+    "{{ '[/DO]' }}"
+)
 NAMED = "{{ '<act:' + c.function.name + '>' + c.function.arguments | tojson + '</act>' }}"
 TAGS = (
     "{{ '<act ' + c.function.name + '>' }}{% for k, v in c.function.arguments.items() %}{{ '<in ' + k + '>\n' }}"
