@@ -3,48 +3,36 @@
 With C(n) the seconds of a target pass over n rows, D those of a draft step and R the tokens per second in the long
 run, proposing m tokens earns E[kept] - R (C(m + 1) - C(1)) tokens, and drafting on pays iff for some longer draft
 E[further kept] - R (further steps D + C(m' + 1) - C(m + 1)) > 0; all longer ones are looked at, because C is a
-staircase and a piece inside an n-gram earns nothing before its token closes. C and D are cost.py's. In order of the
-file: `Averages` and `AcceptanceHead` say how likely tokens are kept, `Backoff` when what was left is tried again,
-`PlainComparison` whether proposing gains on plain rounds by the clock, `PairStats` is all of that for one pair, and
-`AdaptiveDepth` decides the rounds of one answer. Nothing here knows a model; the text never depends on it.
+staircase and a piece inside an n-gram earns nothing before its token closes. C and D are cost.py's, how likely tokens
+are kept is acceptance.py's. In order of the file: `Backoff` says when what was left is tried again, `PlainComparison`
+whether proposing gains on plain rounds by the clock, `PairStats` is all that is known of one pair, and `AdaptiveDepth`
+decides the rounds of one answer. Nothing here knows a model; the text never depends on it.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from math import exp, log
 from operator import mul
 from statistics import fmean, median
 
 import numpy as np
 
+from omnidraft.decoding.acceptance import KEEP, AcceptanceHead, Average, Averages, Drafted, copy_class
 from omnidraft.decoding.cost import NEAR, CostModel
 from omnidraft.decoding.drafting import PLAIN, FixedLength, LengthPolicy
 from omnidraft.decoding.events import Round
 from omnidraft.decoding.lookup import NO_MATCH, Match
-from omnidraft.decoding.topk import top_ids
 from omnidraft.processes.contention import Contention
 from omnidraft.settings.config import DraftSettings
 from omnidraft.vocab import Proposal, Translator
 
 # Ratio of plain times beyond which the machine does something else, and earlier findings are void.
 CHANGED = 1.2
-# Of an average of acceptance, per sample: it remembers the last 70, some answers of one kind.
-KEEP = 0.985
 # Of the long-run rate, per round: several answers, so that one does not decide what time is worth.
 MEMORY = 0.995
-# Samples that the pair's averages count for in an answer: six of its own rounds outweigh them.
-LOOSE = 6.0
-# Logits by which one complete surprise moves an answer's own offset of the acceptance head, and the most it may be.
-OFFSET_RATE, OFFSET_MOST = 0.7, 3.0
-# Believed of copies before any was seen, by the length of the match: low, so that a wide pass is paid for only after
-# copies were seen to be right.
-COPY_PRIORS = {3: 0.15, 4: 0.2, 5: 0.3, 7: 0.4, 10: 0.5, 16: 0.6}
-_MATCHED = tuple(COPY_PRIORS)
 # Tokens that a first draft, or a copy, must promise before it is begun: below, estimates are mistaken as often as not.
 PROMISE = 0.1
 # Pieces drafted at most until the first proposal is complete: longer tokens are rare.
@@ -65,173 +53,6 @@ STALL = 3.0
 FIRST, LAST = 4, 512
 # Of the time, what probes may lose, and the plain rounds that the first ones may, as nothing is known yet.
 SHARE, OPENING = 0.005, 8.0
-
-# Chance per position. What is drafted goes by the acceptance head, everything else by averages. Answers differ, so
-# each begins where the pair is and goes its own way.
-
-
-KINDS = ("direct", "ngram", "split", "lookup")  # origins that the head tells apart
-
-
-def features(logq: float, first: float, entropy: float, depth: int, pieces: int, kind: str) -> np.ndarray:
-    """What the head sees of one proposal: (10,) float64, each of order one.
-
-    logq: log of the drafter's probability of all its pieces together; first: the same of its first piece; entropy:
-    of the drafter (nats) at the first piece; depth: proposals before it in the round; pieces: how many it merges.
-    """
-    one_hot = [float(kind == other) for other in KINDS]
-    return np.array([1.0, max(logq, -8.0) / 2, exp(first), entropy / 2, depth / 4, pieces - 1.0, *one_hot])
-
-
-class AcceptanceHead:
-    """Logistic regression of "this proposal is accepted" by AdaGrad on binary cross-entropy, one step on each new
-    example: the paper's adaptive-drafting head (Section 3.4, Alg. 3, after SpecDec++) for target tokens, whatever
-    number of pieces they took. weights: (10,); they start at "accepted as often as the drafter is sure"."""
-
-    def __init__(self) -> None:
-        self.weights = np.array([-2.0, 0.6, 5.0, -0.3] + [0.0] * (2 + len(KINDS)))
-        self._squares = np.ones(len(self.weights))
-
-    def probability(self, x: np.ndarray, offset: float = 0.0) -> float:
-        """P(accepted); `offset` shifts it, in logits."""
-        return 1.0 / (1.0 + exp(-max(float(x @ self.weights) + offset, -700.0)))
-
-    def learn(self, x: np.ndarray, accepted: bool) -> None:
-        gradient = x * (self.probability(x) - float(accepted))
-        self._squares += gradient**2
-        self.weights -= 0.3 * gradient / np.sqrt(self._squares)
-
-    def as_dict(self) -> dict:
-        return {"weights": self.weights.tolist(), "squares": self._squares.tolist()}
-
-    @classmethod
-    def from_dict(cls, data: Mapping) -> AcceptanceHead:
-        """ValueError, KeyError or TypeError for what `as_dict` did not write."""
-        head, shape = cls(), (6 + len(KINDS),)
-        head.weights, head._squares = (np.asarray(data[name], np.float64) for name in ("weights", "squares"))
-        if not all(a.shape == shape and np.isfinite(a).all() for a in (head.weights, head._squares)):
-            raise ValueError("the acceptance head has another shape")
-        return head
-
-
-@dataclass(slots=True)
-class Average:
-    """A fading average with a prior: `weight` counts the samples it stands on. pair: whose it is a part of."""
-
-    value: float
-    weight: float = 2.0
-    pair: Average | None = None
-
-    def local(self) -> Average:
-        """For one answer; what it learns goes to the pair's, too."""
-        return Average(self.value, min(self.weight, LOOSE), self)
-
-    def add(self, sample: float) -> None:
-        self.weight = KEEP * self.weight + 1.0
-        self.value += (sample - self.value) / self.weight
-        if self.pair is not None:
-            self.pair.add(sample)
-
-
-@dataclass(slots=True)
-class Averages:
-    """first, later: acceptance of a round's first proposal and of those behind accepted ones; per_piece: proposals of
-    a drafted piece; look: tokens that a draft promised beyond its wider pass, proposed or not; copies: acceptance of
-    looked-up tokens, by `copy_class`."""
-
-    first: Average = field(default_factory=lambda: Average(0.5))
-    later: Average = field(default_factory=lambda: Average(0.6, 0.0))
-    per_piece: Average = field(default_factory=lambda: Average(0.8))
-    look: Average = field(default_factory=lambda: Average(0.5, 1.0))
-    copies: list[Average] = field(default_factory=lambda: [Average(chance) for chance in [*COPY_PRIORS.values()] * 3])
-
-    def local(self) -> Averages:
-        """Where one answer begins."""
-        first, later, per_piece, look = (one.local() for one in (self.first, self.later, self.per_piece, self.look))
-        return Averages(first, later, per_piece, look, [average.local() for average in self.copies])
-
-    def kept(self, proposals: float, depth: int) -> float:
-        """Expected number of kept tokens among the next `proposals` (fractions count) behind `depth` accepted ones."""
-        later = (self.later.weight * self.later.value + 4 * self.first.value) / (self.later.weight + 4)
-        total, alive = 0.0, 1.0
-        while proposals > 0:
-            alive *= later if depth else self.first.value
-            total += alive * min(proposals, 1.0)
-            proposals, depth = proposals - 1.0, depth + 1
-        return total
-
-    def as_dict(self) -> dict:
-        numbers: dict[str, list] = {name: [getattr(self, name).value, getattr(self, name).weight] for name in _NAMED}
-        return numbers | {"copies": [[average.value, average.weight] for average in self.copies]}
-
-    @classmethod
-    def from_dict(cls, data: Mapping) -> Averages:
-        if len(data["copies"]) != 3 * len(COPY_PRIORS):
-            raise ValueError("averages of copies by another division")
-        named = {name: Average(float(v), float(w)) for name in _NAMED for v, w in [data[name]]}
-        return cls(**named, copies=[Average(float(v), float(w)) for v, w in data["copies"]])
-
-
-_NAMED = ("first", "later", "per_piece", "look")
-
-
-def copy_class(matched: int, own: bool, agreed: bool) -> int:
-    """Where a copied token's average stands: how many ids before it agree, in the answer itself or another text, or
-    with several passages saying so and none otherwise."""
-    return max(0, bisect_right(_MATCHED, matched) - 1) + len(_MATCHED) * (2 if agreed else int(own))
-
-
-class Drafted:
-    """The round's drafted pieces and the chances of their proposals, in one answer. offset: how much better, in logits,
-    proposals do in this answer than the head, which knows all answers, expects."""
-
-    def __init__(self, translator: Translator | None, head: AcceptanceHead, averages: Averages, offset: float) -> None:
-        self.averages, self.offset = averages, offset
-        self._head, self._translator = head, translator
-        self._carried = 0  # pieces of an earlier round, whose logits are gone
-        self._pieces: list[tuple[float, float]] = []  # log q and entropy of each piece drawn this round
-
-    def begin(self, carried: int) -> None:
-        self._carried = carried
-        self._pieces.clear()
-
-    def drew(self, row: np.ndarray, piece: int) -> None:
-        """row: (V_drafter,) logits."""
-        top = float(row.max())
-        total = float(np.exp(row - top).sum())
-        best = np.exp(row[top_ids(row, 16)] - top) / total
-        best = best[best > 0]
-        rest = max(1.0 - float(best.sum()), 1e-9)  # counts as one piece
-        entropy = -float(best @ np.log(best)) - rest * log(rest)
-        self._pieces.append((float(row[piece]) - top - log(total), entropy))
-
-    def segment(self, pieces: Sequence[int]) -> list[Proposal]:
-        return self._translator.segment(pieces) if self._translator else []
-
-    def chances(self, proposals: Sequence[Proposal]) -> list[float]:
-        """P(accepted | those before it accepted) of each; of carried ones as drafts go."""
-        seen = (self._features(proposal, depth) for depth, proposal in enumerate(proposals))
-        return [self.averages.first.value if x is None else self._head.probability(x, self.offset) for x in seen]
-
-    def learn(self, proposals: Sequence[Proposal], tested: int, accepted: int, drafted: int) -> None:
-        """What the target did with drafted proposals; drafted: pieces they were made of, 0 if only looked at."""
-        for depth, proposal in enumerate(proposals[:tested]):
-            x, right = self._features(proposal, depth), depth < accepted
-            if x is not None:
-                offset = self.offset + OFFSET_RATE * (right - self._head.probability(x, self.offset))
-                self.offset = min(max(offset, -OFFSET_MOST), OFFSET_MOST)
-                self._head.learn(x, right)
-            (self.averages.later if depth else self.averages.first).add(float(right))
-        if drafted and tested:
-            self.averages.per_piece.add(len(proposals) / drafted)
-
-    def _features(self, proposal: Proposal, depth: int) -> np.ndarray | None:
-        start = proposal.start - self._carried
-        used = self._pieces[max(start, 0) : start + max(proposal.pieces, 1)]
-        if start < 0 or len(used) < max(proposal.pieces, 1):
-            return None
-        return features(sum(logq for logq, _ in used), *used[0], depth, len(used), proposal.origin)
-
 
 # Probes, and the guard. Everything is counted in saved plain rounds: a round of s seconds that made n tokens saved
 # n - s / c, c being what a plain round takes at that time.

@@ -13,8 +13,9 @@ from omnidraft.app.speeds import Speed, SpeedStore, by_size, speed_key, speeds
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama.devices import GPU, Device
 from omnidraft.backends.llama.sizes import pass_bytes
+from omnidraft.decoding.acceptance import Average
 from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.depth import Average, PairStats
+from omnidraft.decoding.depth import PairStats
 from omnidraft.settings.config import ModelSettings
 from tests.hollow import SHAPES, write_hollow
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from omnidraft.decoding.acceptance import copy_class
 from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.depth import AdaptiveDepth, PairStats, copy_class, make_policy
+from omnidraft.decoding.depth import AdaptiveDepth, PairStats, make_policy
 from omnidraft.decoding.drafting import PLAIN, FixedLength
 from omnidraft.decoding.events import Round
 from omnidraft.decoding.lookup import NO_MATCH, Match
