@@ -117,8 +117,17 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
     everything = [*parts.fields.values(), parts.cache, parts.said]
     parts.reset.click(resetting, None, everything, **PRIVATE)
     page.load(arrive, None, everything, **PRIVATE)
-    after = lambda session: {parts.cache: cache_html(session)}  # noqa: E731
-    fields.keep(sessions, parts.fields, parts.said, also=[parts.cache], after=after, scripts={"theme": THEME_JS})
+
+    def after(session: Session) -> dict:
+        """The cache, and its capacity: that changes with its unit."""
+        name = "cache.capacity"
+        return {
+            parts.cache: cache_html(session),
+            parts.fields[name]: fields.shown(fields.SETTINGS[name], session.settings.cache.capacity),
+        }
+
+    also = [parts.cache, parts.fields["cache.capacity"]]
+    fields.keep(sessions, parts.fields, parts.said, also=also, after=after, scripts={"theme": THEME_JS})
     parts.refresh.click(look, None, [parts.cache], **PRIVATE)
     parts.clear.click(lambda: gr.Row(visible=True), None, [parts.sure], **PRIVATE)
     parts.no.click(lambda: gr.Row(visible=False), None, [parts.sure], **PRIVATE)

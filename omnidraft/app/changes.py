@@ -8,10 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from omnidraft.settings.config import AppSettings, describe
+from omnidraft.settings.config import MAX_CACHE_MB, MOST_ENTRIES, AppSettings, describe
+from omnidraft.vocab.ngram_cache import ENTRY_BYTES, MEGABYTE, PIECE_BYTES
 
 WHEN_LOADED_AGAIN = {"cache.enabled", *(setting.name for setting in describe(AppSettings) if setting.rule.reload)}
 BY_THE_OPEN_CACHE = {"cache.capacity", "cache.unit", "cache.policy", "cache.seed"}
+
+_ENTRY = ENTRY_BYTES + 2 * PIECE_BYTES  # bytes of a usual entry
+
+
+def with_it(settings: AppSettings, name: str, value: object) -> dict[str, object]:
+    """The setting, and what has to change with it: another unit leaves the cache about as large as it was."""
+    now = settings.cache
+    if name != "cache.unit" or value == now.unit:
+        return {name: value}
+    if value == "MB":
+        return {name: value, "cache.capacity": min(max(round(now.capacity * _ENTRY / MEGABYTE), 1), MAX_CACHE_MB)}
+    return {name: value, "cache.capacity": min(now.capacity * MEGABYTE // _ENTRY, MOST_ENTRIES)}
 
 
 def take_up(name: str, loaded: bool, resize_cache: Callable[[], bool] | None) -> str:

@@ -31,6 +31,8 @@ from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.settings.config import DraftSettings, SamplingSettings
 
+Answering = Callable[[Message], AnswerJob]  # inside the session's turn: what answers a question, or writes on an answer
+
 
 def target_of(session: Session, chat: str) -> Path | None:
     """The model that a conversation chose and still can use; None: the profile's own answers."""
@@ -90,48 +92,50 @@ def ask(
     store = (
         partial(session.store.append, chat, "user") if instead_of is None else partial(session.store.edit, instead_of)
     )
+    answer = partial(_new_answer, session, chat)
     try:
         if not files:
             _let_others_first(session)
         if not (files or pictures or session.busy or is_ready(session, chat)):
-            return _load_and_answer(session, chat, partial(store, text))
+            return _load_and_answer(session, chat, partial(store, text), answer)
         with session.shown.asked(chat), _turn(session, chat):
             refuse_unseen(session, pictures)
             files = fitted(session, session.store.get(chat), text, files, too_long)
             question = store(text, meta=files_meta(files), pictures=pictures)
-            return session.start(_new_answer(session, chat, question))
+            return session.start(answer(question))
     except StillAnswering:
         waiting = partial(store, text, pictures=pictures)
-        if files or not session.wait_for_turn(chat, waiting, partial(_begin_waiting, session, chat, False)):
+        if files or not session.wait_for_turn(chat, waiting, partial(_begin_waiting, session, chat, answer)):
             raise
     return None
 
 
 def _load_and_answer(
-    session: Session, chat: str, store: Callable[[], Message], fresh: bool = False
+    session: Session, chat: str, store: Callable[[], Message], answer: Answering, new: bool = True
 ) -> AnswerJob | None:
-    """Store the question, or find the one to answer afresh, and load its model; meanwhile it has a place in the queue,
-    so that pages which arrive follow it, and it can be taken back (None). A new one goes if nothing can be loaded."""
+    """Store the question, or find the message that is written on or answered afresh, and load its model; meanwhile it
+    has a place in the queue, so that pages which arrive follow it, and it can be taken back (None). A `new` question
+    goes if nothing can be loaded."""
     place = session.queue.enter(chat)
     try:
-        question = store()
+        message = store()
         try:
-            return _answer_in_queue(session, chat, question, fresh)
+            return _answer_in_queue(session, chat, message, answer)
         except OmniDraftError:
-            if chat in session.queue and not fresh:
-                session.store.delete_turn(question.id, later=True)
+            if chat in session.queue and new:
+                session.store.delete_turn(message.id, later=True)
             raise
     finally:
         session.queue.leave(place)
 
 
-def _answer_in_queue(session: Session, chat: str, question: Message, fresh: bool) -> AnswerJob | None:
-    """None if the question was taken back while its model was loaded."""
+def _answer_in_queue(session: Session, chat: str, message: Message, answer: Answering) -> AnswerJob | None:
+    """None if it was taken back while the model was loaded."""
     with _turn(session, chat):
         if chat not in session.queue:
             return None
-        session.store.select(question.id)  # meanwhile, another version may have been shown
-        return session.start(_new_answer(session, chat, question, fresh))
+        session.store.select(message.id)  # meanwhile, another version may have been shown
+        return session.start(answer(message))
 
 
 def edit(session: Session, chat: str, message: str, text: str, *sent: Any) -> AnswerJob | None:
@@ -142,16 +146,22 @@ def edit(session: Session, chat: str, message: str, text: str, *sent: Any) -> An
 
 def regenerate(session: Session, chat: str) -> AnswerJob | None:
     """Another answer to the last question, with a fresh seed, as a version beside the old one; it waits as `ask`."""
+    return _again(
+        session, chat, partial(_last_question, session, chat), partial(_new_answer, session, chat, fresh=True)
+    )
+
+
+def _again(session: Session, chat: str, find: Callable[[], Message], answer: Answering) -> AnswerJob | None:
+    """What `answer` makes of the message found, or its place in the queue (None), as `ask` has it."""
     _refuse_while_written(session, chat)
-    question = partial(_last_question, session, chat)
     try:
         _let_others_first(session)
         if not (session.busy or is_ready(session, chat)):
-            return _load_and_answer(session, chat, question, fresh=True)
+            return _load_and_answer(session, chat, find, answer, new=False)
         with _turn(session, chat):
-            return session.start(_new_answer(session, chat, question(), fresh=True))
+            return session.start(answer(find()))
     except StillAnswering:
-        if not session.wait_for_turn(chat, question, partial(_begin_waiting, session, chat, True)):
+        if not session.wait_for_turn(chat, find, partial(_begin_waiting, session, chat, answer)):
             raise
     return None
 
@@ -173,20 +183,24 @@ def _refuse_while_written(session: Session, chat: str) -> None:
         raise StillAnswering
 
 
-def _begin_waiting(session: Session, chat: str, fresh: bool, place: Place, question: Message) -> None:
-    """Answer the question that waits when its turn comes, unless it is taken back; what prevents that is told in the
-    answer's place."""
+def _begin_waiting(session: Session, chat: str, answer: Answering, place: Place, message: Message) -> None:
+    """Begin what waits when its turn comes, unless it is taken back; what prevents that is told in the answer's
+    place."""
     try:
         while chat in session.queue:
             if session.busy or not session.queue.is_first(place):
                 time.sleep(LOOK_EVERY)
                 continue
             with suppress(StillAnswering):  # somebody could not wait
-                _answer_in_queue(session, chat, question, fresh)
+                _answer_in_queue(session, chat, message, answer)
                 return
     except OmniDraftError as error:
         with suppress(StorageError):  # the conversation was deleted
-            session.store.append(chat, "assistant", "", parent=question.id, meta={"error": str(error)})
+            if message.role == "user":
+                session.store.append(chat, "assistant", "", parent=message.id, meta={"error": str(error)})
+            else:
+                meta = {**message.meta, "error": str(error)}
+                session.store.save_partial(message.id, message.content, meta, final=True)
     finally:
         session.queue.leave(place)
 
@@ -206,16 +220,23 @@ def refused(
     session.store.append(chat, "assistant", "", meta={"error": str(error)})
 
 
-def resume(session: Session, chat: str) -> AnswerJob:
-    """Go on with the last answer where it stopped, in the same message and with the seed it began with."""
-    with _turn(session, chat):
-        settings = session.store.get(chat)
-        path = session.store.path(chat)
-        if not path or path[-1].role != "assistant":
-            raise ModelError("There is no answer to go on with.")
-        if open_call(path[-1].steps) is not None:
-            raise ModelError("Decide about the call first.")
-        return session.start(_more_of(session, settings, path[:-1], path[-1]))
+def resume(session: Session, chat: str) -> AnswerJob | None:
+    """Go on with the last answer where it stopped, in the same message and with the seed it began with; it waits as
+    `ask`."""
+
+    def more(answer: Message) -> AnswerJob:
+        return _more_of(session, session.store.get(chat), session.store.path(chat)[:-1], answer)
+
+    return _again(session, chat, partial(_last_answer, session, chat), more)
+
+
+def _last_answer(session: Session, chat: str) -> Message:
+    path = session.store.path(chat)
+    if not path or path[-1].role != "assistant":
+        raise ModelError("There is no answer to go on with.")
+    if open_call(path[-1].steps) is not None:
+        raise ModelError("Decide about the call first.")
+    return path[-1]
 
 
 def decide(session: Session, chat: str, message: str, call: str, choice: str) -> AnswerJob:

@@ -17,7 +17,7 @@ from typing import Any
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.catalog import choose_drafter, choose_target
-from omnidraft.app.changes import take_up
+from omnidraft.app.changes import take_up, with_it
 from omnidraft.app.embedding import EmbeddingJob
 from omnidraft.app.race_job import RaceJob, RacePlan
 from omnidraft.app.shown_chats import ShownChats
@@ -264,7 +264,7 @@ class Session:
 
     def change(self, name: str, value: object) -> str:
         """Change one setting, live where that is possible; says in a sentence what happened."""
-        self.apply(**{name: value})
+        self.apply(**with_it(self.settings, name, value))
         loading = self.loading is not None  # perhaps with what was set before
         resize_cache = self.assistant.resize_cache if loading or self.assistant.loaded.cache is not None else None
         return take_up(name, loading or self.loaded is not None, resize_cache)

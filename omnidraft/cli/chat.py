@@ -206,7 +206,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--system", help="system message")
     parser.add_argument("--profile", default="default")
     parser.add_argument("--ephemeral", action="store_true", help="leave no trace: the n-gram cache is not kept")
-    parser.add_argument("--json", action="store_true", help="one JSON object per prompt")
+    parser.add_argument("--json", action="store_true", help="one JSON object per prompt; with --prompt or --prompts")
 
 
 def run(args: argparse.Namespace) -> int:

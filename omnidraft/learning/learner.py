@@ -42,6 +42,9 @@ class Waits:
     resume: float = 1.0
 
 
+SOON = "Training begins as soon as no answer is being written."
+
+
 class Learner:
     """What a profile's drafter learns. Methods may be called from any thread.
 
@@ -197,7 +200,7 @@ class Learner:
             return "There is nothing new to learn from yet; a few more answers are needed."
         self.updates.forced = True
         self.wake()
-        return "Training begins as soon as no answer is being written."
+        return SOON
 
     def choose(self, version: str | None, warm: bool = False) -> str:
         """Serve this version, or without one the bare drafter or (`warm`) what it learned for another vocabulary.

@@ -83,6 +83,7 @@ __all__ = [
 
 S = TypeVar("S")
 MAX_CACHE_MB = 4096
+MOST_ENTRIES = 10_000_000
 AUTO_LAYERS = -1
 MOST_TOKENS = 1_000_000  # of an answer
 # Choices of earlier versions: files that have them load, with the default and a warning.
@@ -182,7 +183,7 @@ class CacheSettings:
     """The n-gram cache that merges drafted pieces into the target's tokens."""
 
     enabled: bool = switch(True, "Merge drafted pieces into target tokens through the n-gram cache.", expert=True)
-    capacity: int = integer(20_000, 1, 10_000_000, "Largest size of the cache, in the unit below.")
+    capacity: int = integer(20_000, 1, MOST_ENTRIES, "Largest size of the cache, in the unit below.")
     unit: str = choice("entries", ("entries", "MB"), "What the capacity counts: entries or megabytes.")
     policy: str = choice("lru", ("lru", "lfu", "lfu-aging"), "Which n-gram goes when the cache is full.")
     seed: bool = switch(

@@ -173,7 +173,7 @@ def _checked_number(rule: Rule, value: Any) -> Number:
         raise ValueError
     if value not in rule.also and not _within(rule, value):
         raise ValueError
-    return float(value) if rule.kind == "number" else value
+    return float(value) + 0.0 if rule.kind == "number" else value  # no -0
 
 
 def _within(rule: Rule, value: Number) -> bool:

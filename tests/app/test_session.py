@@ -12,7 +12,7 @@ import pytest
 
 import omnidraft.app.session
 from omnidraft.app import conversing
-from omnidraft.app.session import Session, StillAnswering
+from omnidraft.app.session import Session
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.processes.progress import Overtaken
@@ -259,18 +259,6 @@ def test_a_question_asked_while_another_model_is_loaded_for_its_conversation_goe
     assert (slow.loads, session.loaded) == ([second], second)
 
 
-def test_to_go_on_is_refused_while_somebody_else_is_answered(session):
-    chat = session.shown.chat().id
-    conversing.ask(session, chat, "One")
-    over(session)
-    session.assistant.go_on.clear()
-    said(session, session.loaded)
-    before = session.store.snapshot(chat)
-    with pytest.raises(StillAnswering):
-        conversing.resume(session, chat)
-    assert session.store.snapshot(chat) == before
-
-
 def test_a_drafter_that_cannot_draft_is_refused_before_it_is_kept(session, tmp_path, models):
     broken = tmp_path / "broken.gguf"
     broken.write_bytes((models / "tiny-drafter-f16.gguf").read_bytes()[:5000])
@@ -308,3 +296,15 @@ def test_of_two_models_chosen_soon_after_each_other_the_second_answers(session, 
     assert told == [f"Another model than {first.stem} was chosen meanwhile."]
     assert session.loaded == second
     assert session.settings.target == str(second)
+
+
+def test_another_unit_leaves_the_cache_as_large_as_it_was(session):
+    for unit, capacity in (("MB", 16), ("MB", 16), ("entries", 20_000)):
+        session.change("cache.unit", unit)
+        assert (session.settings.cache.unit, session.settings.cache.capacity) == (unit, capacity)
+    session.change("cache.capacity", 10_000_000)
+    session.change("cache.unit", "MB")
+    assert session.settings.cache.capacity == 4096
+    session.change("cache.capacity", 1)
+    session.change("cache.unit", "entries")
+    assert session.settings.cache.capacity == 1250

@@ -169,11 +169,12 @@ def as_a_client(session, begun: list[str], name: str, gives_up: Callable[[], boo
 
     def run() -> None:
         with session.queue.place() as is_first:
+            there.set()
             wait(is_first)
 
-    thread, before = threading.Thread(target=run, daemon=True), len(session.queue)
+    there, thread = threading.Event(), threading.Thread(target=run, daemon=True)
     thread.start()
-    until(lambda: len(session.queue) > before)
+    assert there.wait(10)
     return thread
 
 
@@ -217,3 +218,39 @@ def test_a_full_queue_is_told_and_nothing_is_stored(session, monkeypatch):
     with pytest.raises(QueueFull):
         conversing.ask(session, chat, "three")
     assert session.store.path(chat) == []
+
+
+def test_going_on_with_an_answer_waits_too_and_is_taken_back(session):
+    chat = new(session)
+    conversing.ask(session, chat, "one")
+    session.stop(chat)
+    end_answer(session)
+    before = session.store.snapshot(chat)
+    asked_in(session, "two")
+    assert conversing.resume(session, chat) is None
+    session.stop(chat)
+    assert session.store.snapshot(chat) == before
+    assert conversing.resume(session, chat) is None
+    end_answer(session)
+    until(lambda: session.writing(chat))
+    end_answer(session)
+    assert [m.id for m in session.store.path(chat)] == [m.id for m in before[1]]
+
+
+def test_going_on_that_fails_behind_its_turn_says_so_below_the_answer(session, monkeypatch):
+    chat = new(session)
+    conversing.ask(session, chat, "one")
+    end_answer(session)
+    before = session.store.path(chat)[-1]
+    asked_in(session, "two")
+    assert conversing.resume(session, chat) is None
+
+    def gone(session, chat):
+        raise ModelError("It is gone.")
+
+    monkeypatch.setattr(conversing, "target_of", gone)
+    end_answer(session)
+    until(lambda: chat not in session.queue)
+    after = session.store.path(chat)[-1]
+    assert (after.id, after.content) == (before.id, before.content)
+    assert after.meta["error"] == "It is gone."

@@ -98,6 +98,14 @@ def test_of_a_chatgpt_tree_the_path_shown_comes_in(store, tmp_path):
     assert [hit.snippet for hit in store.search("753")] != []
 
 
+def test_turns_without_names_come_in_once(store, tmp_path):
+    nameless = json.loads(json.dumps(CHATGPT))
+    for one in nameless["mapping"].values():
+        (one["message"] or {}).pop("id", None)
+    counts = [len(brought(tmp_path, json.dumps([given]).encode()).conversations[0][1]) for given in (CHATGPT, nameless)]
+    assert counts == [4, 4]
+
+
 def test_an_open_webui_history_comes_in(tmp_path):
     for given in ([OPEN_WEBUI], OPEN_WEBUI, {"data": [OPEN_WEBUI]}):
         found = brought(tmp_path, json.dumps(given).encode())

@@ -95,12 +95,28 @@ def test_what_cannot_be_done_is_said(server, change, status):
     [
         ("GET", "/v1/chat/completions", 405, "takes POST, not GET"), ("DELETE", "/v1/models", 405, "takes GET"),
         ("POST", "/v1/audio/speech", 404, "There is no /v1/audio/speech here."),
+        ("GET", "/infill", 405, "takes POST, not GET"), ("PUT", "/v1/models", 405, "takes GET and HEAD, not PUT"),
     ],
 )  # fmt: skip
 def test_what_the_api_does_not_have_is_told_in_its_own_form(server, method, path, status, word):
     reply = httpx.request(method, f"{server.origin}{path}")
     assert reply.status_code == status
     assert word in reply.json()["error"]["message"]
+
+
+def test_what_a_path_takes_can_be_asked_for(server):
+    asked = httpx.options(f"{server.origin}/v1/chat/completions")
+    assert (asked.status_code, asked.headers["allow"], asked.content) == (204, "POST", b"")
+    head, whole = (httpx.request(method, f"{server.origin}/v1/models") for method in ("HEAD", "GET"))
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"] == whole.headers["content-type"]
+
+
+def test_a_message_that_is_refused_is_named_by_its_place(server):
+    broken = {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": {
+        "name": "weather", "arguments": '{"city": "Ro'}}]}  # fmt: skip
+    with pytest.raises(openai.BadRequestError, match=r"Message 2: Every tool call needs"):
+        client(server).chat.completions.create(model=MODEL, messages=[*ASK, broken, *ASK], max_tokens=4)
 
 
 def test_a_key_is_asked_for_when_there_is_one(make_server):

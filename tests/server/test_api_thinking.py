@@ -79,3 +79,12 @@ def test_json_comes_behind_open_thoughts_or_at_once(server):
     assert not thinking.message.reasoning_content.lstrip().startswith('"yes')
     silent, _ = ask(server, "opened", response_format=form, enable_thinking=False)
     assert silent.message.content == '"yes"'
+
+
+def test_a_response_names_the_option_as_it_was_sent(server):
+    with pytest.raises(openai.BadRequestError, match=r"reasoning\.effort does nothing"):
+        client(server).responses.create(model=MODEL, input="Hi", reasoning={"effort": "low"})
+    sent = {"model": "thinks-switched", "input": ASK[0]["content"], "max_output_tokens": 1}
+    read = [client(server).responses.create(**sent, **more).usage.input_tokens
+            for more in ({}, {"reasoning": {"effort": "none"}})]  # fmt: skip
+    assert read[0] != read[1]

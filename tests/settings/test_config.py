@@ -97,3 +97,7 @@ def test_unknown_names_are_left_out_with_a_warning_each():
         changed(AppSettings(), colour=1)
     with pytest.raises(SettingsError, match="sampling"):
         from_dict(AppSettings, {"sampling": 3})
+
+
+def test_no_number_is_a_negative_zero():
+    assert math.copysign(1, changed(AppSettings(), **{"sampling.temperature": -0.0}).sampling.temperature) == 1

@@ -158,7 +158,8 @@ def keep(
     """Keep each field when it is left (texts) or changed (the rest). `after` says what the components `also` show then;
     scripts: what the browser does besides, by the names of settings."""
     for name, component in made.items():
-        change, outputs = _changing(sessions, SETTINGS[name], component, said, after), [said, component, *also]
+        change = _changing(sessions, SETTINGS[name], component, said, after)
+        outputs = list(dict.fromkeys([said, component, *also]))
         if isinstance(component, gr.Textbox):
             gr.on([component.blur, component.submit], change, [component], outputs, **PRIVATE)
         else:

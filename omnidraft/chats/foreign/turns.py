@@ -67,7 +67,7 @@ def as_stored(talk: Talk) -> tuple[Conversation, list[Message]] | None:
     for line in (*(_joined(turn for turn in other if turn.text.strip()) for other in talk.others), turns):
         parent = None
         for turn in line:
-            place = (parent, turn.key or uuid.uuid4().hex)
+            place = (parent, turn.key or f"{turn.role} {turn.text}")  # some exports name no messages
             if place not in made:
                 meta = {"source": talk.source} | ({"model": whole_text(turn.model)} if turn.model else {})
                 when = min(turn.created or created, now)

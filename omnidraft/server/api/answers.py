@@ -214,7 +214,8 @@ def template_options(template: ChatTemplate, asked: Mapping[str, Any]) -> dict[s
     """What a client tells the template, as that calls it. BadRequest for an option that would do nothing."""
     told: dict[str, Any] = {}
     for name, value in asked.items():
-        known = template.known({name: value}) or template.thinking.get(_word(name, value))
+        variable = name.replace(".", "_")
+        known = template.known({variable: value}) or template.thinking.get(_word(variable, value))
         if known is None:
             raise BadRequest(f"{name[:100]} does nothing with the chat template of {template.name}; leave it out.")
         told |= known

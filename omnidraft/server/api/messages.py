@@ -19,10 +19,17 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 def messages_of(given: Any) -> list[dict[str, Any]]:
     if not isinstance(given, list) or not given:
         raise BadRequest("messages must be a list with at least one message.")
-    found = [_message(message) for message in given]
+    found = [_numbered(number, message) for number, message in enumerate(given, 1)]
     if found[-1]["role"] == "assistant" and (len(found) == 1 or "tool_calls" in found[-1]):
         raise BadRequest("There is nothing to answer: a call waits for its tool's message, a text for a question.")
     return found
+
+
+def _numbered(number: int, message: Any) -> dict[str, Any]:
+    try:
+        return _message(message)
+    except BadRequest as error:
+        raise BadRequest(f"Message {number}: {error}") from None
 
 
 def _message(message: Any) -> dict[str, Any]:

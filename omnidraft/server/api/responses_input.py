@@ -33,7 +33,7 @@ def chat_body(body: dict[str, Any]) -> dict[str, Any]:
     chat = {name: body[name] for name in _SAME if body.get(name) is not None}
     given = {
         "max_tokens": whole(body, "max_output_tokens", 1, MOST_TOKENS),
-        "reasoning_effort": field(reasoning, "effort", str),
+        "reasoning.effort": reasoning.get("effort"),
         "response_format": _form(body), "tools": _tools(body), "tool_choice": _choice(body),
     }  # fmt: skip
     return {**chat, **{name: value for name, value in given.items() if value is not None}, "messages": _messages(body)}

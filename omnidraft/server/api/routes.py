@@ -26,6 +26,8 @@ from omnidraft.server.api.errors import error_reply, refused
 from omnidraft.server.api.request import CompletionRequest
 from omnidraft.server.guard.auth import session_of_request
 
+_READ = ["GET", "HEAD"]
+_ALL = [*_READ, "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 Handler = Callable[[Session, Request], Awaitable[Response]]
 
 
@@ -40,11 +42,11 @@ def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool)
         except OmniDraftError as error:
             return refused(error)
 
-    @app.get("/v1/models")
+    @app.api_route("/v1/models", methods=_READ)
     async def list_models(request: Request) -> Response:
         return await guarded(request, _models)
 
-    @app.get("/v1/models/{name:path}")
+    @app.api_route("/v1/models/{name:path}", methods=_READ)
     async def model(name: str, request: Request) -> Response:
         return await guarded(request, lambda session, _: _model(session, name))
 
@@ -70,10 +72,11 @@ def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool)
 
     known = {route.path: route.methods for route in app.routes if isinstance(route, APIRoute)}
 
-    @app.api_route("/v1/{rest:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
-    async def unknown(rest: str, request: Request) -> Response:
-        refusal = _refusal(request, key, exposed)
-        return refusal or _unknown(request.method, f"/v1/{rest}", known.get(f"/v1/{rest}"))
+    @app.api_route("/infill", methods=_ALL)
+    @app.api_route("/v1/{rest:path}", methods=_ALL)
+    async def unknown(request: Request) -> Response:
+        path = request.url.path
+        return _refusal(request, key, exposed) or _unknown(request.method, path, known.get(path))
 
 
 async def _models(session: Session, _: Request) -> Response:
@@ -88,9 +91,14 @@ async def _model(session: Session, name: str) -> Response:
 def _unknown(method: str, path: str, methods: set[str] | None) -> Response:
     if methods is None:
         return error_reply(f"There is no {path[:80]} here.", 404, "unknown_url")
-    reply = error_reply(f"{path} takes {' and '.join(sorted(methods))}, not {method}.", 405)
+    asked = method == "OPTIONS"
+    reply = Response(status_code=204) if asked else error_reply(f"{path} takes {_and(methods)}, not {method}.", 405)
     reply.headers["Allow"] = ", ".join(sorted(methods))
     return reply
+
+
+def _and(methods: set[str]) -> str:
+    return " and ".join(sorted(methods))
 
 
 def _refusal(request: Request, key: str | None, exposed: bool) -> Response | None:

@@ -165,6 +165,7 @@ _END = re.compile(r"\s*`{0,3}\s*\Z")
 _CALL_BEGINS = re.compile(
     r'\s*(?:```(?:\w*\Z|(?:json|tool_call)?\s*)|`{0,2})(?:\{\{?\s*(?:"(?P<key>\w*)(?P<closed>")?)?)?'
 )
+_CALL_CUT = re.compile(r"\s*(?:```(?:json|tool_call)?\s*)?(?P<object>\{.*)", re.DOTALL)
 _CALL = re.compile(r"\s*(?P<fence>```(?:json|tool_call)?\s*)?(?P<object>\{.*\})(?(fence)\s*(?:```)?)\s*", re.DOTALL)
 
 
@@ -232,8 +233,9 @@ class PlainCalls:
         return self._part(self._reader.feed(text))
 
     def finish(self, cut: bool = False) -> list[Event]:
-        events = self._part(self._reader.finish(cut))
-        return [*events, *(_plain_call(self._held or "", self._tools) or self._let_go())]
+        events, held = self._part(self._reader.finish(cut)), self._held or ""
+        call = _plain_call(held, self._tools) or (_cut_call(held, self._tools) if cut else [])
+        return [*events, *(call or self._let_go())]
 
     def _part(self, events: list[Event]) -> list[Event]:
         found: list[Event] = []
@@ -274,6 +276,16 @@ def _plain_call(text: str, tools: Tools) -> list[Event]:
         return []
     (read,) = collect(events).calls
     return events if fits(json.loads(read.arguments), tools.schema(read.name)) else []
+
+
+def _cut_call(text: str, tools: Tools) -> list[Event]:
+    """The call as far as it came; nothing before its name is known."""
+    begun, events = _CALL_CUT.fullmatch(text), list[Event]()
+    if begun is None:
+        return []
+    call = JsonCall(_PLAIN, tools, events.append)
+    call.feed(begun["object"], 0, False)
+    return events if call.begun and not call.failed else []
 
 
 def begun_text(form: ChatFormat, prompt: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from omnidraft.backends.prompting.formats.chat_format import CallBegun, Content
+from omnidraft.backends.prompting.formats.chat_format import CallBegun, Content, collect
 from omnidraft.backends.prompting.formats.of_template import format_of_source
 from omnidraft.backends.prompting.formats.open import open_reader, read
 from tests.backends.tool_templates import TEMPLATES
@@ -115,3 +115,20 @@ def test_nothing_is_held_back_that_cannot_become_one():
     reader = open_reader(HERMES, TOOLS)
     assert reader.feed(CALL) == []
     assert isinstance(reader.finish()[0], CallBegun)
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ('{"name": "weather", "arguments": {"city": "Os', '{"city": "Os'),
+    ('```json\n{"name": "weather", "arguments": {"city"', '{"city"'),
+    ('{"name": "weather"', ""),
+    ('{"name": "wea', None), ('{"name": "nothing", "arguments": {"city"', None), ('{"nam', None),
+])  # fmt: skip
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_a_call_that_was_cut_off_stays_one_as_far_as_it_came(text, told, size):
+    reader = open_reader(HERMES, TOOLS)
+    events = [event for at in range(0, len(text), size) for event in reader.feed(text[at : at + size])]
+    got = collect(events + reader.finish(cut=True))
+    assert [(call.name, call.arguments) for call in got.calls] == ([] if told is None else [("weather", told)])
+    assert got.content == (text if told is None else "")
+    whole = open_reader(HERMES, TOOLS)
+    assert collect(whole.feed(text) + whole.finish()).content == text, "one that ends by itself is none"
