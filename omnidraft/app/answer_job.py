@@ -1,7 +1,8 @@
 """An answer in the making: it outlives the page that asked for it.
 
-Pages look at the job's text and counters whenever they like; closing or reloading one changes nothing. `stop` ends
-the answer, also while the prompt is being read. Knows no page and no storage: `finished` is told when all is over.
+It generates, has the functions run that the model calls, and goes on. Pages look at the job's text and counters
+whenever they like; closing or reloading one changes nothing. `stop` ends the answer, also while the prompt is being
+read. Knows no page and no storage: what becomes of an answer its `Listener` hears.
 """
 
 from __future__ import annotations
@@ -9,16 +10,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.speeds import PlainSpeed, RoundTimes
-from omnidraft.backends.prompting.prompt import RawText
-from omnidraft.backends.prompting.prompted_model import Message
-from omnidraft.chats.records import Step
+from omnidraft.app.tool_use import ToolUse
+from omnidraft.chats.records import Step, last_step, open_call
 from omnidraft.decoding.events import Event, Finished, Notice, Prefill, Round, Statistics, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import OmniDraftError
@@ -116,6 +116,20 @@ class Live:
 
 
 log = logging.getLogger("omnidraft.ui")
+ENDED = ("stop", "stop_string")  # reasons of an answer that came to its end
+
+
+class Listener:
+    """Hears what becomes of an answer, on its thread. By itself it does nothing about it."""
+
+    def event(self, job: AnswerJob, event: Event) -> None:
+        """Every event of the engine, counted already."""
+
+    def stepped(self, job: AnswerJob) -> None:
+        """Its calls, or what they gave, are others now."""
+
+    def over(self, job: AnswerJob) -> None:
+        """Nothing more will come."""
 
 
 class AnswerJob:
@@ -123,9 +137,7 @@ class AnswerJob:
     failed.
 
     Where the request goes on with an answer, `pieces` (text, origin) of it were shown before; `begun` is all of its
-    text where that is more. `prompts` are what the model reads, one behind the other; by default the request's, and no
-    other. `steps` are the calls it has made so far, which `marker` begins; `stepped` hears when they change. `watches`
-    hear of every event.
+    text where that is more, with the calls `steps`. tools: what the model may call; None: nothing.
     """
 
     def __init__(
@@ -136,30 +148,24 @@ class AnswerJob:
         message: str | None = None,
         begun: str | None = None,
         steps: Sequence[Step] = (),
-        marker: str = "",
         pieces: Sequence[tuple[str, str]] = (),
-        stepped: Callable[[AnswerJob], None] = lambda job: None,
-        watches: Sequence[Callable[[AnswerJob, Event], None]] = (),
-        prompts: Callable[[AnswerJob], Iterable[Sequence[Message] | RawText]] = lambda job: [job.request.prompt],
-        finished: Callable[[AnswerJob], None] = lambda job: None,
+        tools: ToolUse | None = None,
+        listener: Listener | None = None,
     ) -> None:
         self.request: AnswerRequest = request
         self.chat = request.source
         self.message = message  # the stored message this answer fills
         # What was there before this job went on with it.
         self.begun = begun if begun is not None else request.continued.text if request.continued else ""
-        self.steps = steps
+        self.steps = list(steps)
         self.live = Live(pieces=list(pieces))
         self.error: str | None = None
         self.failure: OmniDraftError | None = None  # what `error` tells, where it is one of ours
         self.started = time.time()
-        self._assistant = assistant
+        self._assistant, self._tools = assistant, tools
+        self._listener = listener or Listener()
         self._parts: list[str] = [self.begun]
-        self._marker = marker
-        self._stepped = stepped
-        self._watches = watches
-        self._prompts = prompts
-        self._finished = finished
+        self._earlier: dict[str, Any] | None = None  # statistics of what was generated before the last calls
         self._changed = threading.Condition()
         self._version = 0
         self.stopped = self.over = False
@@ -171,15 +177,9 @@ class AnswerJob:
     @property
     def spoken(self) -> str:
         """The text so far without a call that is being written."""
-        text, said = self.text, self.steps[-1].at if self.steps else 0
-        at = text.find(self._marker, said) if self._marker else -1
+        text, marker = self.text, self._tools.marker if self._tools is not None else ""
+        at = text.find(marker, last_step(self.steps)) if marker else -1
         return text if at < 0 else text[:at]
-
-    def tell(self, text: str, steps: Sequence[Step]) -> None:
-        """The answer so far was this text, with these steps."""
-        self._parts, self.steps = [text], list(steps)
-        self._stepped(self)
-        self._announce()
 
     def stop(self) -> None:
         """End the answer as soon as possible; what was written stays. Nothing happens to one that is over."""
@@ -202,19 +202,15 @@ class AnswerJob:
     def run(self) -> None:
         """Write the answer, to its end or until it is stopped."""
         try:
-            request, earlier = self.request, None
-            for prompt in self._prompts(self):
-                if self.stopped:
-                    break
-                with closing(self._assistant.answer(replace(request, prompt=prompt), wait=False)) as events:
+            request = self._begun()
+            while request is not None and not self.stopped:
+                with closing(self._assistant.answer(request, wait=False)) as events:
                     for event in events:
                         self._take(event)
                         # A stop that came before the engine had started counts as well.
                         if self.stopped and isinstance(event, Prefill):
                             break
-                if earlier is not None:
-                    self.live.add_earlier(earlier)
-                request, earlier = replace(request, continued=None), asdict(self.live.statistics)
+                request = self._behind(request)
         except OmniDraftError as error:
             self.error, self.failure = str(error), error
         except Exception:
@@ -223,18 +219,49 @@ class AnswerJob:
             self.error = "Something went wrong inside the program; its log has the details."
         self._end()
 
+    def _begun(self) -> AnswerRequest | None:
+        """What is to be generated first."""
+        if self._tools is None:
+            return self.request
+        self.live.notices += self._tools.start(lambda: self.stopped)
+        return self._with_calls(self._tools, self.request)
+
+    def _behind(self, request: AnswerRequest) -> AnswerRequest | None:
+        """What is to be generated behind this request, where it ended with calls; None: that was the answer."""
+        tools, live = self._tools, self.live
+        if self._earlier is not None:
+            live.add_earlier(self._earlier)
+        if tools is None or self.stopped or live.finish_reason not in ENDED:
+            return None
+        if (called := tools.called(self.text, self.steps, len(live.ids))) is None:
+            return None
+        self._earlier = asdict(live.statistics)
+        self._tell(*called)
+        return self._with_calls(tools, replace(request, continued=None))
+
+    def _with_calls(self, tools: ToolUse, request: AnswerRequest) -> AnswerRequest | None:
+        """Run the calls that are allowed; the request with what they gave, None while a user has to decide."""
+        for steps in tools.run_allowed(self.steps, lambda: self.stopped):
+            self._tell(self.text[: last_step(steps)], steps)
+        return None if open_call(self.steps) else replace(request, prompt=tools.prompt(self.text, self.steps))
+
+    def _tell(self, text: str, steps: Sequence[Step]) -> None:
+        """The answer so far was this text, with these steps."""
+        self._parts, self.steps = [text], list(steps)
+        self._listener.stepped(self)
+        self._announce()
+
     def _take(self, event: Event) -> None:
         self.live.take(event)
         if isinstance(event, (Token, Finished)) and event.text:
             self._parts.append(event.text)
-        for watch in self._watches:
-            watch(self, event)
+        self._listener.event(self, event)
         if not isinstance(event, Token):
             self._announce()
 
     def _end(self) -> None:
         try:
-            self._finished(self)
+            self._listener.over(self)
         except OmniDraftError as error:
             self.error = self.error or str(error)
         finally:

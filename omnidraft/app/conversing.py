@@ -60,16 +60,6 @@ def _turn(session: Session, chat: str) -> AbstractContextManager[None]:
     return session.turn(partial(target_of, session, chat))
 
 
-def keep_target(session: Session, chat: str, target: Path) -> None:
-    """Let this model answer in this conversation from now on. By its name: paths mean nothing elsewhere."""
-    name = models_list.name_of(models_list.targets(session.assistant), target)
-    if name is None:
-        return
-    session.named_targets[name] = target
-    if session.store.get(chat).target != name:
-        session.store.update(chat, target=name)
-
-
 def is_ready(session: Session, chat: str) -> bool:
     """Whether the conversation's next answer needs no model to be loaded."""
     target = target_of(session, chat)
@@ -291,12 +281,9 @@ def _job(
         [*messages, *begun], sampling, draft_of(session, settings), continued=keeper.continued, source=settings.id,
         capture=session.assistant.capture,
     )  # fmt: skip
-    more: dict[str, Any] = {"prompts": use.prompts, "marker": use.marker} if use is not None else {}
     job = AnswerJob(
         session.assistant, request, message=keeper.message.id, begun=keeper.message.content,
-        steps=keeper.message.steps, pieces=keeper.pieces, finished=partial(_finish, session, settings, keeper),
-        stepped=keeper.keep_steps, watches=[keeper.watch, *([use.watch] if use is not None else [])],
-        **more,
+        steps=keeper.message.steps, pieces=keeper.pieces, tools=use, listener=keeper,
     )  # fmt: skip
     if settings.tools is not None and (use is None or not use.offers):
         job.live.notices.append(UNSUPPORTED.format(session.target_name()))
@@ -315,14 +302,7 @@ def _tool_use(
         return None
     files = [file for message in path for file in message.files]
     allowed = [*(settings.tools or ()), *([granted] if granted else [])]
-    return ToolUse(session.tools, template, messages, keeper.message, files, allowed, offers)
-
-
-def _finish(session: Session, settings: Conversation, keeper: KeptAnswer, job: AnswerJob) -> None:
-    """The conversation goes on with the model it began with. By what name is found out now: not before the answer."""
-    keeper.finish(job)
-    if settings.target is None and session.loaded is not None:
-        keep_target(session, settings.id, session.loaded)
+    return ToolUse(session.tools, template, messages, len(keeper.message.token_ids), files, allowed, offers)
 
 
 def messages_of(

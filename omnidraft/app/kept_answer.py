@@ -7,22 +7,23 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
+from pathlib import Path
 
-from omnidraft.app.answer_job import AnswerJob
+from omnidraft.app import models_list
+from omnidraft.app.answer_job import ENDED, AnswerJob, Listener
 from omnidraft.app.session import Session
 from omnidraft.app.speeds import PlainSpeed
 from omnidraft.backends.prompting.prompted_model import Continued
 from omnidraft.chats import Message, answer_meta
-from omnidraft.chats.records import steps_meta
+from omnidraft.chats.records import last_step, steps_meta
 from omnidraft.decoding.events import Event, Round
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.settings.config import SamplingSettings
 
 SAVE_EVERY = 1.0  # seconds
-ENDED = ("stop", "stop_string")
 
 
-class KeptAnswer:
+class KeptAnswer(Listener):
     """Stores one answer while it grows and when it is done.
 
     `continued` is what of it was there before, None for a new one; `pieces` are that part's tokens as they were shown.
@@ -31,7 +32,7 @@ class KeptAnswer:
     def __init__(self, session: Session, message: Message, continued: Continued | None = None) -> None:
         self.session = session
         steps = message.steps
-        self.before = message.content[: steps[-1].at] if steps else ""  # what was said before the last call
+        self.before = message.content[: last_step(steps)]  # what was said before the last call
         self._ids_of_before = message.token_ids[: steps[-1].ids] if steps else []
         self._goes_on = continued is not None or bool(steps)
         self.message = message
@@ -61,12 +62,12 @@ class KeptAnswer:
             return cls(session, message, Continued(text, ids, ended) if text else None)
         return cls(session, message, Continued(text, ids, ended))
 
-    def keep_steps(self, job: AnswerJob) -> None:
+    def stepped(self, job: AnswerJob) -> None:
         """What functions did stays known, also behind a crash."""
         meta = {**self.message.meta, "steps": steps_meta(job.steps)}
         self.session.store.save_partial(self.message.id, job.spoken, meta)
 
-    def watch(self, job: AnswerJob, event: Event) -> None:
+    def event(self, job: AnswerJob, event: Event) -> None:
         if not isinstance(event, Round):
             return
         now = time.monotonic()
@@ -74,7 +75,15 @@ class KeptAnswer:
             self._saved = now
             self.session.store.save_partial(self.message.id, job.spoken)
 
-    def finish(self, job: AnswerJob) -> None:
+    def over(self, job: AnswerJob) -> None:
+        """Store the answer. Its conversation goes on with the model it began with: by what name is found out now, not
+        before the answer."""
+        self._finish(job)
+        session, chat = self.session, self.message.chat
+        if session.loaded is not None and session.store.get(chat).target is None:
+            keep_target(session, chat, session.loaded)
+
+    def _finish(self, job: AnswerJob) -> None:
         live = job.live
         if self._goes_on:
             if job.text == job.begun and (job.error or live.finish_reason is None):  # the model said nothing
@@ -110,6 +119,16 @@ class KeptAnswer:
         """Ids of the part that was there, as the engine read them."""
         engine = self.session.assistant.engine
         return [*self._ids_of_before, *(engine.written_ids(self.continued) if engine is not None else [])]
+
+
+def keep_target(session: Session, chat: str, target: Path) -> None:
+    """Let this model answer in this conversation from now on. By its name: paths mean nothing elsewhere."""
+    name = models_list.name_of(models_list.targets(session.assistant), target)
+    if name is None:
+        return
+    session.named_targets[name] = target
+    if session.store.get(chat).target != name:
+        session.store.update(chat, target=name)
 
 
 def stored_plain(message: Message) -> PlainSpeed | None:

@@ -1,25 +1,23 @@
 """Functions in an answer to a conversation: offered where its user switched them on, run where the user allowed it.
 
-One `ToolUse` goes with one answer job, on whose thread everything happens that may take its time: it has the named
-servers started, parts calls from what the model says, runs those that are allowed, and leaves the others for the user
-to decide about. Stores nothing and knows no page.
+One `ToolUse` goes with one answer, on whose thread everything happens that may take its time: it has the named servers
+started, parts calls from what the model says, runs those that are allowed, and leaves the others for the user to decide
+about. What was said and called is the answer's: nothing of it is held here.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.tools import Toolbox
 from omnidraft.backends.prompting.formats.chat_format import Call, collect
 from omnidraft.backends.prompting.formats.open import Reader
 from omnidraft.backends.prompting.formats.pattern import is_tag
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.chats import Message, TextFile
-from omnidraft.chats.records import ASKED, Step, ToolCall, messages_with_steps, open_call, with_call
-from omnidraft.decoding.events import Event, Finished, Token
+from omnidraft.chats.records import ASKED, Step, ToolCall, last_step, messages_with_steps, with_call
 from omnidraft.errors import ModelError
 
 MAX_STEPS = 6  # times that one answer may ask for something
@@ -30,31 +28,20 @@ GAP = "\n\n"  # between what was said before a call and behind it
 
 
 class ToolUse:
-    """messages: what stands before the answer; message: the answer as it is stored, perhaps with earlier steps.
+    """messages: what stands before the answer; ids: how many tokens the answer has already.
 
     allowed: names of functions, and the id of the call that its user allowed just now; offers: whether the model may
     ask for more.
     """
 
     def __init__(
-        self,
-        toolbox: Toolbox,
-        template: ChatTemplate,
-        messages: Sequence[dict[str, Any]],
-        message: Message,
-        files: Sequence[TextFile],
-        allowed: Sequence[str],
-        offers: bool,
-    ) -> None:
+        self, toolbox: Toolbox, template: ChatTemplate, messages: Sequence[dict[str, Any]], ids: int,
+        files: Sequence[TextFile], allowed: Sequence[str], offers: bool,
+    ) -> None:  # fmt: skip
         self._toolbox, self._template, self.offers = toolbox, template, offers
-        self._messages = list(messages)
+        self._messages, self._ids = list(messages), ids
         self._files, self._allowed = files, allowed
         self._offered: list[dict[str, Any]] = []
-        self._ids = len(message.token_ids)
-        self._parts: list[str] = []  # of what the model said since it was asked last
-        self.steps = list(message.steps)
-        self._text = message.content[: self.steps[-1].at] if self.steps else ""
-        self._segment = message.content[len(self._text) :]  # of an answer that goes on where it was cut
 
     @property
     def marker(self) -> str:
@@ -62,52 +49,40 @@ class ToolUse:
         openings = [opening for shape in self._template.form.calls[:1] for opening in shape.openings[:1]]
         return next((str(opening[0]) for opening in openings if opening and is_tag(opening[0])), "")
 
-    def watch(self, job: AnswerJob, event: Event) -> None:
-        if isinstance(event, (Token, Finished)) and event.text:
-            self._parts.append(event.text)
-
-    def prompts(self, job: AnswerJob) -> Iterator[list[dict[str, Any]]]:
-        """What the model reads, time after time, until the answer is over or its user has to decide."""
-        job.live.notices += self._toolbox.start(lambda: job.stopped)
+    def start(self, stopped: Callable[[], bool]) -> list[str]:
+        """Have the servers started; what there is to say about them."""
+        notices = self._toolbox.start(stopped)
         self._offered = self._toolbox.offered(self._files)
-        self._run_allowed(job)
-        while open_call(self.steps) is None:
-            yield self._prompt()
-            if not self._asks(job):
-                break
-            self._run_allowed(job)
+        return notices
 
-    def _prompt(self) -> list[dict[str, Any]]:
-        """What the model reads now: it may ask for functions, but not for ever."""
-        messages = [*self._messages, *messages_with_steps(self._text, self.steps)]
-        if self.offers and len(self.steps) < MAX_STEPS:
+    def prompt(self, text: str, steps: Sequence[Step]) -> list[dict[str, Any]]:
+        """What the model reads behind these steps: it may ask for functions, but not for ever."""
+        messages = [*self._messages, *messages_with_steps(text[: last_step(steps)], steps)]
+        if self.offers and len(steps) < MAX_STEPS:
             messages[-1] = {**messages[-1], "tools": self._offered}
         return messages
 
-    def _asks(self, job: AnswerJob) -> bool:
-        """Whether what the model said asks for functions; if so, that is a step now."""
-        text = self._segment + "".join(self._parts)
-        self._segment, self._parts = "", []
-        ended = job.live.finish_reason in ("stop", "stop_string")
-        if not (ended and self.offers) or job.stopped or len(self.steps) >= MAX_STEPS:
-            return False
-        schemas = {one["function"]["name"]: one["function"]["parameters"] for one in self._offered}
-        said, calls = _parted(text, self._template.reader(schemas))
-        if not calls:
-            return False
-        self._text += said.rstrip() + GAP if said.strip() else ""
-        asked = tuple(ToolCall(uuid.uuid4().hex[:9], call.name, call.arguments) for call in calls[:MAX_CALLS])
-        self.steps.append(Step(len(self._text), self._ids + len(job.live.ids), asked))
-        job.tell(self._text, self.steps)
-        return True
+    def called(self, text: str, steps: Sequence[Step], ids: int) -> tuple[str, list[Step]] | None:
+        """The text and steps of an answer that ended with calls, which are a step now; None if there are none.
 
-    def _run_allowed(self, job: AnswerJob) -> None:
-        """Every open call that is allowed, one after the other."""
-        for call in [call for step in self.steps for call in step.calls]:
-            if call.state == ASKED and not job.stopped and (call.name in self._allowed or call.id in self._allowed):
-                result = self._toolbox.run(call.name, call.arguments, self._files, lambda: job.stopped)
-                self.steps = with_call(self.steps, call.done(result))
-                job.tell(self._text, self.steps)
+        ids: how many tokens it has that are new."""
+        if not self.offers or len(steps) >= MAX_STEPS:
+            return None
+        at = last_step(steps)
+        schemas = {one["function"]["name"]: one["function"]["parameters"] for one in self._offered}
+        said, calls = _parted(text[at:], self._template.reader(schemas))
+        if not calls:
+            return None
+        text = text[:at] + (said.rstrip() + GAP if said.strip() else "")
+        asked = tuple(ToolCall(uuid.uuid4().hex[:9], call.name, call.arguments) for call in calls[:MAX_CALLS])
+        return text, [*steps, Step(len(text), self._ids + ids, asked)]
+
+    def run_allowed(self, steps: Sequence[Step], stopped: Callable[[], bool]) -> Iterator[list[Step]]:
+        """Run every open call that is allowed, one after the other; the steps behind each."""
+        for call in [call for step in steps for call in step.calls]:
+            if call.state == ASKED and not stopped() and (call.name in self._allowed or call.id in self._allowed):
+                result = self._toolbox.run(call.name, call.arguments, self._files, stopped)
+                yield (steps := with_call(steps, call.done(result)))
 
 
 def decided(

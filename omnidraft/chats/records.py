@@ -67,6 +67,11 @@ def open_call(steps: Sequence[Step]) -> ToolCall | None:
     return next((call for step in steps for call in step.calls if call.state == ASKED), None)
 
 
+def last_step(steps: Sequence[Step]) -> int:
+    """Where in an answer's text the last of its steps stands; 0 without any."""
+    return steps[-1].at if steps else 0
+
+
 def with_call(steps: Sequence[Step], call: ToolCall) -> list[Step]:
     """The steps with this call in place of the one of the same id."""
     return [replace(step, calls=tuple(call if old.id == call.id else old for old in step.calls)) for step in steps]

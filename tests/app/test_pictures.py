@@ -6,6 +6,7 @@ import pytest
 
 from omnidraft.app import conversing
 from omnidraft.app.attached import seen_pictures
+from omnidraft.app.kept_answer import keep_target
 from omnidraft.app.session import Session
 from omnidraft.errors import PictureError
 from omnidraft.settings.config import with_named_file
@@ -71,7 +72,7 @@ def test_a_model_that_cannot_see_refuses_before_anything_is_stored_and_goes_on_w
     chat = session.store.create("one").id
     asked(session, chat, "What?", [RED])
     session.choose(BUNDLED_MODELS / "tiny-target-a-f16.gguf")
-    conversing.keep_target(session, chat, BUNDLED_MODELS / "tiny-target-a-f16.gguf")
+    keep_target(session, chat, BUNDLED_MODELS / "tiny-target-a-f16.gguf")
     before = session.store.snapshot(chat)
     with pytest.raises(PictureError, match="cannot see pictures"):
         conversing.ask(session, chat, "And this?", pictures=[BLUE])

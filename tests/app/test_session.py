@@ -12,6 +12,7 @@ import pytest
 
 import omnidraft.app.session
 from omnidraft.app import conversing
+from omnidraft.app.kept_answer import keep_target
 from omnidraft.app.session import Session
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.errors import ModelError, OmniDraftError
@@ -248,7 +249,7 @@ def test_a_question_asked_while_another_model_is_loaded_for_its_conversation_goe
     session.assistant.go_on.set()
     assert conversing.target_of(session, chat) == first
     slow = SlowLoad(session, monkeypatch)
-    keep = partial(conversing.keep_target, session, chat, second)
+    keep = partial(keep_target, session, chat, second)
     choosing, _ = meanwhile(lambda: session.choose(second, keep))
     with slow.under_way():
         asking, told = meanwhile(lambda: conversing.ask(session, chat, "Two"))

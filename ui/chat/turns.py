@@ -76,7 +76,7 @@ def _outside_code(text: str, change) -> str:
 
 MOST = 500  # messages shown
 LONGEST = 6000  # characters of a question shown; whoever wrote more knows the rest
-WAITING = "*Waiting for another answer to end; Stop leaves it unanswered.*"
+WAITING = "*Waiting for another answer to end; Stop takes it back.*"
 UNANSWERED = "*No answer was written; Answer again asks for one.*"  # the program ended before, or it came in so
 _THINK = re.compile(r"(?:\A|^)[ \t]*<think(?:ing)?>(.*?)(</think(?:ing)?>\s*|\Z)", re.DOTALL | re.MULTILINE)
 

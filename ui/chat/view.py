@@ -16,7 +16,8 @@ import gradio as gr
 from omnidraft.app import conversing, models_list
 from omnidraft.app.answer_job import AnswerJob, Live
 from omnidraft.app.attached import REFUSE, sizes
-from omnidraft.app.conversing import draft_of, is_ready, keep_target, sampling_of, thinking_words
+from omnidraft.app.conversing import draft_of, is_ready, sampling_of, thinking_words
+from omnidraft.app.kept_answer import keep_target
 from omnidraft.app.session import Session
 from omnidraft.chats import Conversation, Message
 from omnidraft.errors import OmniDraftError, StorageError
@@ -373,7 +374,7 @@ def shown_turns(session: Session, chat: str, path: list[Message]) -> Turns:
 def _waits_for(session: Session) -> str:
     """What a question in the queue waits for."""
     progress = session.loading
-    return WAITING if progress is None else f"*{loading(progress)} Stop leaves it unanswered.*"
+    return WAITING if progress is None else f"*{loading(progress)} Stop takes it back.*"
 
 
 def _awaiting(session: Session, chat: str, question: str, above: str | None) -> list[dict]:

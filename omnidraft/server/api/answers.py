@@ -145,8 +145,7 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
             scores = Logprobs(
                 prompted.model.vocabulary, template.answer_prefix if chat else "", prompt.text if echo else ""
             )
-        watches = [scores.watch] if scores is not None else []
-        job = session.start(AnswerJob(session.assistant, wanted, begun="", watches=watches))
+        job = session.start(AnswerJob(session.assistant, wanted, begun="", listener=scores))
         if chat:
             reader = template.reader(asked.tools.schemas if asked.tools is not None else {})
             return Reply(job, name, choice.index, choice.again, ChatForm(job, reader, asked.tools, scores))

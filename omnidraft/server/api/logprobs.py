@@ -10,7 +10,7 @@ import codecs
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from omnidraft.app.answer_job import AnswerJob
+from omnidraft.app.answer_job import AnswerJob, Listener
 from omnidraft.decoding.events import Event, Finished, Prefill, Token
 from omnidraft.decoding.topk import Scores
 from omnidraft.vocab import Vocabulary
@@ -18,8 +18,8 @@ from omnidraft.vocab import Vocabulary
 Entry = tuple[Token, int]  # and the byte of the answer it begins at
 
 
-class Logprobs:
-    """Give `watch` to the job. prefix: what the answer's text leaves out at its beginning (see `answer_prefix`); echo:
+class Logprobs(Listener):
+    """prefix: what the answer's text leaves out at its beginning (see `answer_prefix`); echo:
     the prompt, where it stands in front of the answer's text, its tokens in front of the answer's."""
 
     def __init__(self, vocabulary: Vocabulary, prefix: str = "", echo: str = "") -> None:
@@ -29,7 +29,7 @@ class Logprobs:
         self._spelled = self._shown = self._read = 0
         self._cut = self._ended = False
 
-    def watch(self, job: AnswerJob, event: Event) -> None:
+    def event(self, job: AnswerJob, event: Event) -> None:
         if isinstance(event, Token):
             self._shown += len(event.text.encode())
             if event.id in self._vocabulary.eog:
