@@ -1,16 +1,18 @@
-"""Other formats of a model's weights, written by llama.cpp's own quantizer.
+"""Other formats of a model's weights, written by llama.cpp's own quantizer, in a process that can be ended meanwhile.
 
 A float form of a file knows no more than the file, but passes over it cost what float weights cost.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import llama_cpp
 
@@ -18,6 +20,8 @@ from omnidraft.backends.gguf.file import usable_info
 from omnidraft.backends.llama.runtime import begin_call, failure_reason
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.format import size
+from omnidraft.processes.children import asked, run_bounded
+from omnidraft.processes.progress import tell
 from omnidraft.storage import scratch as storage
 from omnidraft.storage.files import reason
 
@@ -31,10 +35,13 @@ FORMS = {
     "Q4_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0,
 }
 
+_LONGEST, _SPARE = 3600.0, 8 << 30  # seconds and bytes
+
 
 def requantized(source: Path, form: str, folder: Path) -> Path:
     """The model at `source` with its matrices in `form`, one of FORMS, as `folder`/NAME-FORM.gguf; kept if it is there
-    and newer. ModelError if the source is no model, is no single file, or the disk is full."""
+    and newer. ModelError if the source is no model, is no single file, or the disk is full; CalledOff if nobody waits
+    any more."""
     info = usable_info(source)
     path = folder / f"{source.stem}-{form}.gguf"
     try:
@@ -51,12 +58,22 @@ def requantized(source: Path, form: str, folder: Path) -> Path:
 
 
 def _quantize(source: Path, made: Path, form: str) -> None:
+    tell(f"writing the {form} form")
+    request = {"source": str(source), "made": str(made), "form": form}
+    memory = _SPARE + 8 * source.stat().st_size  # both files and a matrix of them, mapped
+    outcome = run_bounded(__spec__.name, request, _LONGEST, memory, {})
+    if outcome.answer != "":
+        raise ModelError(f"{source} could not be written as {form}: {outcome.answer or 'the quantizer ended early'}.")
+
+
+def _quantized(request: dict[str, Any]) -> str:
+    """In the child: what is wrong, "" if it was written."""
     begin_call()
     parameters = llama_cpp.llama_model_quantize_default_params()
-    parameters.ftype = FORMS[form]
+    parameters.ftype = FORMS[request["form"]]
     parameters.allow_requantize = True
-    if llama_cpp.llama_model_quantize(os.fsencode(source), os.fsencode(made), parameters):
-        raise ModelError(f"{source} could not be written as {form}: {failure_reason()}.")
+    paths = (os.fsencode(request[name]) for name in ("source", "made"))
+    return failure_reason() if llama_cpp.llama_model_quantize(*paths, parameters) else ""
 
 
 # Large files that appear only when they are complete, and room for them on the disk.
@@ -93,3 +110,7 @@ def need_space(folder: Path, needed: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < 1.05 * needed:
         raise StorageError(f"{folder} has {size(free)} free; this needs {size(1.05 * needed)}.")
+
+
+if __name__ == "__main__":
+    print(json.dumps(_quantized(asked())), flush=True)

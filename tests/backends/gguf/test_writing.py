@@ -5,7 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from omnidraft.backends.gguf import requantize
-from omnidraft.errors import StorageError
+from omnidraft.backends.llama.model import LlamaDrafter
+from omnidraft.errors import ModelError, StorageError
+from omnidraft.processes.progress import CalledOff, Progress, watched
+from omnidraft.settings.config import ModelSettings
 
 
 def test_what_a_killed_process_left_is_deleted_and_what_is_written_is_not(tmp_path):
@@ -32,3 +35,27 @@ def test_a_full_disk_is_noticed_before_writing(tmp_path, monkeypatch):
     monkeypatch.setattr(requantize.shutil, "disk_usage", lambda folder: usage)
     with pytest.raises(StorageError, match="free"):
         requantize.need_space(tmp_path, 10**6)
+
+
+def test_another_form_is_written_once_and_opens(models, tmp_path):
+    source = models / "tiny-target-a-f16.gguf"
+    made = requantize.requantized(source, "Q8_0", tmp_path / "forms")
+    written = made.stat().st_mtime_ns
+    assert requantize.requantized(source, "Q8_0", tmp_path / "forms").stat().st_mtime_ns == written
+    with LlamaDrafter.open(made, ModelSettings(n_ctx=64)) as model:
+        assert model.extend(model.vocabulary.encode("Hello", at_start=True), 1).shape[0] == 1
+    assert [path.name for path in (tmp_path / "forms").iterdir()] == [made.name]
+
+
+def test_a_form_that_nobody_waits_for_is_not_written(models, tmp_path):
+    progress = Progress(models / "tiny-target-a-f16.gguf")
+    progress.called_off = True
+    with watched(progress), pytest.raises(CalledOff):
+        requantize.requantized(progress.path, "F32", tmp_path / "forms")
+    assert not list((tmp_path / "forms").iterdir())
+
+
+def test_what_cannot_be_written_is_a_sentence(models, tmp_path, monkeypatch):
+    monkeypatch.setattr(requantize, "_LONGEST", 0.0)
+    with pytest.raises(ModelError, match=r"could not be written as F32: the quantizer ended early\.$"):
+        requantize.requantized(models / "tiny-target-a-f16.gguf", "F32", tmp_path / "forms")
