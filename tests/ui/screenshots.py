@@ -1,14 +1,15 @@
 """Makes the screenshots of every page (needs Chromium).
 
 `python -m tests.ui.screenshots FOLDER` takes each page wide and narrow, light and dark, as `page-width-scheme.png`;
-with `--readme` only those the README shows, as `page.png`. It starts the app with a fresh data folder on tiny-target-a
-in F32, races, asks for lessons, lets the drafter learn from them twice, and runs a drift
-schedule: some ten minutes on a machine that does nothing else.
+with `--readme` only those the README shows, as `page.png`. OMNIDRAFT_MODELS names a folder with SmolLM2-135M-Instruct
+and Qwen2.5-Coder-0.5B. It starts the app with a fresh data folder on the latter in F32, races, asks for lessons, lets
+the drafter learn from them twice, and runs a drift schedule: some twenty minutes on a machine that does nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -22,6 +23,7 @@ from PIL import Image
 
 from omnidraft.backends.gguf.requantize import requantized
 from omnidraft.lab.prompts import lesson_prompts
+from tests.real import QWEN, SMOL
 from tests.ui.chatting import arrived, ask, new_chat, write
 from tests.ui.conftest import ARGUMENTS, CHROMIUM, ROOT, Server, write_settings
 
@@ -35,9 +37,11 @@ PAGES = {
 }
 SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
 SHOWN = [(size, scheme) for size in SIZES for scheme in ("light", "dark")]
-TARGET = ROOT / "models" / "tiny-target-a-f16.gguf"
-LESSONS = [prompt.messages[-1]["content"] for prompt in lesson_prompts("math", 120)]
-LAST = ["What is OmniDraft?", "Amy has 41 dollars and buys 3 plates at 8 dollars each. How much money has she left?"]
+LESSONS = [prompt.messages[-1]["content"] for prompt in lesson_prompts("math", 64)]
+LAST = [
+    "Write a haiku about rain.",
+    "Amy has 41 dollars and buys 3 plates at 8 dollars each. How much money has she left?",
+]
 USED = """[model]
 threads = 2
 
@@ -70,13 +74,16 @@ def main(arguments: list[str]) -> int:
         return 2
     from playwright.sync_api import sync_playwright
 
+    given = Path(os.environ["OMNIDRAFT_MODELS"])
     args.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as data, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         try:
-            with _app(Path(data, "fresh"), "") as server:
+            target = _models(given, Path(data, "models"))
+            folders = f"model_folders = ['{target.parent}']\n"
+            with _app(Path(data, "fresh"), folders, "--target", str(target)) as server:
                 _race(browser, server, args.folder / "race.gif")
-            with _app(Path(data, "used"), USED, "--target", str(_target(Path(data, "used")))) as server:
+            with _app(Path(data, "used"), folders + USED, "--target", str(target)) as server:
                 _prepare(browser, server)
                 for name, path in PAGES.items():
                     for size, scheme in SHOWN[:1] if args.readme else SHOWN:
@@ -98,15 +105,18 @@ def _app(data: Path, settings: str, *arguments: str) -> Iterator[Server]:
         server.stop()
 
 
-def _target(data: Path) -> Path:
-    """What drafting is worth shows with a target whose passes take their time."""
-    return requantized(TARGET, "F32", data / "home" / "cache")
+def _models(given: Path, folder: Path) -> Path:
+    """The real models in a folder, and a form of one of them where checking guesses costs little, which is returned."""
+    folder.mkdir()
+    for name in (SMOL, QWEN):
+        (folder / name).symlink_to((given / name).resolve())
+    return requantized(folder / QWEN, "F32", folder)
 
 
 def _prepare(browser, server: Server) -> None:
     """Conversations, two versions of the drafter, and a drift run, so that no page is empty."""
     page = browser.new_page()
-    for version, lessons in enumerate((LESSONS[:60], LESSONS[60:]), 1):
+    for version, lessons in enumerate((LESSONS[:32], LESSONS[32:]), 1):
         page.goto(server.origin)
         arrived(page)
         for number, question in enumerate(lessons):
@@ -124,12 +134,10 @@ def _prepare(browser, server: Server) -> None:
 
 
 def _race(browser, server: Server, file: Path) -> None:
-    """The whole race of the empty chat page's button, as it moves: before the lesson, the lesson, and behind it."""
+    """The race of the empty chat page's button, as it moves, with the drafter as it comes."""
     page = browser.new_page(viewport={"width": 960, "height": 900})
     page.goto(server.origin + "/drift-lab?race=go")
     frames = [*_until(page, ".od-race[data-phase=raced]")]
-    page.click("#od-race-teach")
-    frames += _until(page, ".od-race[data-phase=taught]")
     page.close()
     moved = [Image.open(BytesIO(one)) for before, one in pairwise([None, *frames]) if one and one != before]
     size = tuple(max(sides) for sides in zip(*(one.size for one in moved), strict=True))
@@ -166,7 +174,7 @@ def _learn(page, server: Server, version: str) -> None:
 def _drift(page, server: Server) -> None:
     page.goto(server.origin + "/drift-lab")
     page.wait_for_selector("#od-drift-progress p")
-    write(page, "#od-count input", "24")
+    write(page, "#od-count input", "8")
     page.check("#od-drift-learning input")
     page.click("#od-drift-start")
     page.wait_for_selector(".od-run[data-status=finished]", timeout=PATIENCE)
