@@ -155,6 +155,7 @@ def test_a_server_that_ends_at_once_is_an_error_in_a_sentence(tmp_path):
 # The real ones
 
 
+@pytest.mark.slow
 def test_a_run_of_the_command_keeps_the_text_and_names_what_is_missing(tmp_path, capsys):
     out = tmp_path / "peers.json"
     arguments = ["bench", "peers", "--data-dir", str(tmp_path), "--tasks", "edit", "--prompts", "2", "--max-tokens",

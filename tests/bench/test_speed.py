@@ -66,6 +66,7 @@ def test_every_repeat_is_run_and_what_is_finished_is_not_run_again(tmp_path, mon
     assert "C(5)" in first.notes[0]
 
 
+@pytest.mark.slow
 def test_no_answer_is_copied_from_the_repeat_before(tmp_path):
     (_, row) = made(small(methods=("lookup",), prompts=2, max_tokens=32, repeats=3), tmp_path).values
     assert row["tokens_per_pass"] < 2  # in the second of three repeats all of it would be there to be copied

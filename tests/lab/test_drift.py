@@ -180,6 +180,7 @@ def ungated(monkeypatch):
     monkeypatch.setattr(stream, "plan", lambda *a, **more: replace(made(*a, **more), gated=False))
 
 
+@pytest.mark.slow
 def test_a_learner_serves_a_new_adapter_after_every_few_answers_and_keeps_one_per_vocabulary(begin, learner, ungated):
     plan = schedule((A, "dialogue", 3), (B, "dialogue", 1), (A, "dialogue", 2))
     run = begin(plan, LEARNING)

@@ -139,6 +139,7 @@ def job(world) -> Job:
     return dataclasses.replace(world.job, gated=False, least_steps=2, passes=1, cpu_percent=share, seed=5)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)  # the process runs at the lowest priority: on a busy machine it waits
 def test_a_kept_process_publishes_byte_for_byte_what_a_fresh_one_does(job, tmp_path):
     process, told = TrainingProcess(), list[Update]()
