@@ -390,6 +390,19 @@ def test_a_locked_file_is_an_error_and_the_entries_are_written_later(pair, path)
     assert len(stored(path, pair)) == 40
 
 
+def test_clearing_leaves_only_seeds_and_no_trace_in_the_file(pair, path):
+    cache = NgramCache.open(path, pair, CacheSettings(capacity=30))
+    for token in ids(pair, 200)[100:120]:
+        cache.learn(token, "secret-chat")
+    cache.commit()
+    cache.clear()
+    assert cache.stats()["seeded"] == len(cache) == 30
+    for file in path.parent.iterdir():
+        assert b"secret-chat" not in file.read_bytes(), file
+    cache.close()
+    assert not stored(path, pair)
+
+
 def test_twenty_thousand_entries_open_in_a_few_times_what_reading_them_takes(path):
     """In processor time, and against plain reading and parsing a moment before: the machine may be busy or slow."""
     pair = pair_map("llama-spm", "qwen2")
