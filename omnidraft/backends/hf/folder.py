@@ -287,6 +287,10 @@ def _matrices(info: ModelInfo) -> list[tuple[str, list[int]]]:
     return [(name, shape) for name, _, shape in tensor_headers(list(info.parts)) if len(shape) == 2]
 
 
+# The weights of a folder as float32 arrays, one tensor at a time. safetensors files are mapped, not loaded, and need no
+# torch; pytorch_model.bin is read by torch with `weights_only`, so that no code in it can run.
+
+
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 
 
