@@ -6,7 +6,7 @@ llama-cpp-python has no names for ggml's functions on devices. Knows no models.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -128,18 +128,12 @@ class Placement:
             shares[-1] += 1.0  # the output counts as a layer
         length = max(llama_cpp.llama_max_devices(), len(shares) + 1)
         self._shares = (ctypes.c_float * length)(*shares)
-        self._progress = llama_cpp.llama_progress_callback(lambda _share, _data: True)
         kept = [_Override(_OUTPUT, output_in)] if output_in is not None else []
         self._overrides = (_Override * (len(kept) + 1))(*kept, _Override(None, None))
-
-    def told_of_progress(self, tell: Callable[[float], bool]) -> None:
-        """`tell` hears after every tensor which share of them is in place; False ends the loading."""
-        self._progress = llama_cpp.llama_progress_callback(lambda share, _data: tell(share))
 
     def apply(self, parameters: llama_cpp.llama_model_params) -> None:
         """Write it into `parameters`, which point into this object from now on."""
         parameters.devices = ctypes.cast(self._devices, ctypes.c_void_p)
         parameters.tensor_split = ctypes.cast(self._shares, ctypes.POINTER(ctypes.c_float))
         parameters.tensor_buft_overrides = ctypes.cast(self._overrides, ctypes.c_void_p)
-        parameters.progress_callback = self._progress
         parameters.n_gpu_layers = self.layers + 1 if self.layers else 0

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 from omnidraft.backends.base import Aborted
 from omnidraft.backends.llama.devices import Placement, processor_buffers
@@ -38,6 +39,7 @@ from omnidraft.backends.remote.target_link import (
 )
 from omnidraft.errors import OmniDraftError
 from omnidraft.processes import system
+from omnidraft.processes.progress import Progress, watched
 from omnidraft.settings.config import ModelSettings
 
 _TOLD = ("n_ctx", "n_batch", "can_rewind", "cannot_rewind_reason", "rewind_method", "widest", "notices")
@@ -90,8 +92,8 @@ def _open(asked: dict, connection: Connection) -> LlamaTarget:
         devices = [device for worker in asked["workers"] for device in rpc.register(worker)]
         handles = [device.handle for device in devices]
         placement = Placement(handles, asked["layers"], processor_buffers())
-        placement.told_of_progress(_Progress(connection))
-    target = LlamaTarget.open(asked["path"], settings, max_rows=asked["max_rows"], placement=placement)
+    with watched(_Telling(Path(asked["path"]), connection)):
+        target = LlamaTarget.open(asked["path"], settings, max_rows=asked["max_rows"], placement=placement)
     loading.set()
     notice_lost_peers()
     return target
@@ -102,18 +104,19 @@ def _watch_connections(loaded: threading.Event) -> None:
         notice_lost_peers()
 
 
-class _Progress:
-    """Tells the app how far loading has come; called by llama.cpp for every tensor."""
+class _Telling(Progress):
+    """Tells the app how far loading has come; llama.cpp asks for every tensor."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, path: Path, connection: Connection) -> None:
+        super().__init__(path)
         self._connection = connection
         self._told = 0.0
 
-    def __call__(self, share: float) -> bool:
+    def go_on(self) -> bool:
         if time.monotonic() - self._told >= _TELLS:
             self._told = time.monotonic()
             try:
-                send(self._connection, Reply(LOADING, seconds=share))
+                send(self._connection, Reply(LOADING, seconds=self.share or 0.0, text=self.doing))
             except Gone:
                 return False
         return True

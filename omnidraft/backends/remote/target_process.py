@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -34,6 +34,7 @@ from omnidraft.backends.remote.target_link import (
 )
 from omnidraft.backends.remote.workers import Plan, plan
 from omnidraft.errors import ModelError
+from omnidraft.processes.progress import tell
 from omnidraft.settings.config import ModelSettings
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
@@ -57,7 +58,7 @@ class TargetProcess:
     cannot_rewind_reason: str | None = None
     rewind_method = "cut"
 
-    def __init__(self, path: Path, settings: ModelSettings, progress: Callable[[float], None]) -> None:
+    def __init__(self, path: Path, settings: ModelSettings) -> None:
         self.info = usable_info(path)
         self.name = self.info.name
         self.vocabulary = read_gguf_vocabulary(self.info.path)
@@ -65,7 +66,6 @@ class TargetProcess:
         self.max_rows = MAX_ROWS
         self.notices: list[str] = []
         self.plan: Plan | None = None
-        self._progress = progress
         self._tokens: list[int] = []
         self._link: TargetLink | None = None
         self._lock = threading.RLock()
@@ -75,14 +75,12 @@ class TargetProcess:
         self._launch()
 
     @classmethod
-    def open(
-        cls, path: str | Path, settings: ModelSettings, progress: Callable[[float], None] = lambda share: None
-    ) -> TargetProcess:
+    def open(cls, path: str | Path, settings: ModelSettings) -> TargetProcess:
         """Load the model at `path` in a process of its own, over the workers that `settings` name.
 
-        ModelError in one sentence if it cannot serve. `progress` hears which share of the weights is in place.
+        ModelError in one sentence if it cannot serve.
         """
-        return cls(Path(path), settings, progress)
+        return cls(Path(path), settings)
 
     @property
     def tokens(self) -> list[int]:
@@ -218,7 +216,7 @@ class TargetProcess:
         self._link = TargetLink(self._asked(), self.max_rows, self.vocabulary.size)
         try:
             while (reply := self._link.reply(LOADING_STALLED)).how == LOADING:
-                self._progress(reply.seconds)
+                tell(reply.text, reply.seconds)
         except Gone:
             raise self._lost(loading=True) from None
         except TimeoutError:
