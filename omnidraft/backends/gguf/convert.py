@@ -64,7 +64,8 @@ def convert_folder(folder: Path, out: Path, dtype: str = "F16", name: str | None
         if licence:
             writer.add_license(licence)
         _put_vocabulary(writer, keys, splitter)
-        _put_templates(writer, folder)
+        templates = {variant: read_template(folder, variant) for variant in ("default", "tool_use")}
+        writer.add_chat_template([{"name": kind, "template": text} for kind, text in templates.items() if text])
         for tensor, array in _tensors(folder, config, weights):
             _add(writer, tensor, array, dtype)
         _finish(writer)
@@ -173,12 +174,6 @@ def _put_vocabulary(writer: gguf.GGUFWriter, keys: VocabularyKeys, splitter: str
     ):  # fmt: skip
         if token is not None:
             add(token)
-
-
-def _put_templates(writer: gguf.GGUFWriter, folder: Path) -> None:
-    """The chat template and its variant for tools."""
-    named = {name: read_template(folder, name) for name in ("default", "tool_use")}
-    writer.add_chat_template([{"name": name, "template": text} for name, text in named.items() if text])
 
 
 def _tensors(folder: Path, config: dict[str, Any], weights: Weights) -> Iterator[tuple[str, np.ndarray]]:
