@@ -105,7 +105,16 @@ class DataHome:
 
 def data_root(explicit: Path | str | None = None) -> Path:
     """Where the data home is, or would be made. StorageError for what cannot be a path."""
-    return _absolute(_choose(explicit))
+    if explicit is not None and str(explicit):
+        path = Path(explicit)
+    elif from_environment := os.environ.get(VARIABLE):
+        path = Path(from_environment)
+    else:
+        path = PORTABLE if (PORTABLE / "portable").is_file() else Path(user_data_dir("omnidraft", appauthor=False))
+    try:
+        return Path(os.path.realpath(path.expanduser()))
+    except (RuntimeError, ValueError, OSError):  # no such user behind a tilde; a NUL in the name
+        raise StorageError(f"{str(path)!r} cannot be the data folder: it is not a path.") from None
 
 
 def find_data_home(explicit: Path | str | None = None) -> DataHome:
@@ -162,23 +171,6 @@ def _refuse_other_case(folder: Path) -> None:
             for name in names:
                 if name.casefold() == folder.name.casefold():
                     raise SettingsError(f"There is a profile named {name} already; {folder.name} is too like it.")
-
-
-def _choose(explicit: Path | str | None) -> Path:
-    if explicit is not None and str(explicit):
-        return Path(explicit)
-    if from_environment := os.environ.get(VARIABLE):
-        return Path(from_environment)
-    if (PORTABLE / "portable").is_file():
-        return PORTABLE
-    return Path(user_data_dir("omnidraft", appauthor=False))
-
-
-def _absolute(path: Path) -> Path:
-    try:
-        return Path(os.path.realpath(path.expanduser()))
-    except (RuntimeError, ValueError, OSError):  # no such user behind a tilde; a NUL in the name
-        raise StorageError(f"{str(path)!r} cannot be the data folder: it is not a path.") from None
 
 
 def _check_writable(folder: Path) -> None:
