@@ -18,9 +18,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from omnidraft.backends.base import Aborted
-from omnidraft.backends.llama.devices import Placement, processor_buffers
+from omnidraft.backends.llama.devices import Placement
 from omnidraft.backends.llama.model import LlamaTarget
-from omnidraft.backends.llama.runtime import AbortFlag
+from omnidraft.backends.llama.runtime import AbortFlag, ggml
 from omnidraft.backends.remote import rpc
 from omnidraft.backends.remote.rpc import notice_lost_peers
 from omnidraft.backends.remote.target_link import (
@@ -91,7 +91,7 @@ def _open(asked: dict, connection: Connection) -> LlamaTarget:
         threading.Thread(target=_watch_connections, args=(loading,), daemon=True).start()
         devices = [device for worker in asked["workers"] for device in rpc.register(worker)]
         handles = [device.handle for device in devices]
-        placement = Placement(handles, asked["layers"], processor_buffers())
+        placement = Placement(handles, asked["layers"], ggml("backend_cpu_buffer_type")())
     with watched(_Telling(Path(asked["path"]), connection)):
         target = LlamaTarget.open(asked["path"], settings, max_rows=asked["max_rows"], placement=placement)
     loading.set()
