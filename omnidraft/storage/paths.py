@@ -57,33 +57,19 @@ class ProfilePaths:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class DataHome:
     """The folder of all user data. `models` and `cache` are shared by its profiles; `cache` may be deleted any time."""
 
-    root: Path
-
-    @property
-    def models(self) -> Path:
-        return self.root / "models"
-
-    @property
-    def cache(self) -> Path:
-        return self.root / "cache"
-
-    @property
-    def log(self) -> Path:
-        return self.root / "omnidraft.log"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.models, self.cache, self.profiles = root / "models", root / "cache", root / PROFILES
+        self.log = root / "omnidraft.log"
 
     @property
     def uploads(self) -> Path:
         """What a browser sent and was not read yet; of an encrypted home in memory."""
         vault = held(self.root)
         return (self.root if vault is None else vault.memory) / "uploads"
-
-    @property
-    def profiles(self) -> Path:
-        return self.root / PROFILES
 
     def servers(self, profile: str) -> Path:
         """The file that names the programs whose functions a profile's models may call, if its owner wrote one."""

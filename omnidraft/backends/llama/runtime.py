@@ -8,12 +8,12 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
-import struct
 import sys
 import tempfile
 from collections.abc import Callable
 from functools import cache
 
+import gguf
 import llama_cpp
 
 from omnidraft.vocab import llama_vocab
@@ -69,15 +69,14 @@ def supports_architecture(architecture: str) -> bool:
 
     Asks the library itself with a file that holds nothing but the name: it must fail, the reason tells.
     """
-    name, key = architecture.encode(), b"general.architecture"
-    form = f"<4sIQQQ{len(key)}sIQ{len(name)}s"  # version 3, no tensor, one entry, which is a text (8)
-    head = struct.pack(form, b"GGUF", 3, 0, 1, len(key), key, 8, len(name), name)
     parameters = llama_cpp.llama_model_default_params()
     parameters.vocab_only = True
     with tempfile.TemporaryDirectory() as folder:
         probe = os.path.join(folder, "architecture.gguf")
-        with open(probe, "wb") as file:
-            file.write(head)
+        writer = gguf.GGUFWriter(probe, architecture)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.close()
         begin_call()
         model = llama_cpp.llama_model_load_from_file(os.fsencode(probe), parameters)
         if model:

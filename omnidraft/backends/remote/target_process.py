@@ -20,6 +20,7 @@ import psutil
 
 from omnidraft.backends.base import Aborted
 from omnidraft.backends.gguf.file import usable_info
+from omnidraft.backends.llama.rewind import passes
 from omnidraft.backends.remote.rpc import reachable
 from omnidraft.backends.remote.target_link import (
     ABORTED,
@@ -110,11 +111,10 @@ class TargetProcess:
                 raise ValueError(f"{rows} rows asked of {len(ids)} ids")
             if rows <= self.max_rows:
                 return self._extend(ids, rows)
-            first = len(ids) - rows + self.max_rows
-            parts = [self._extend(ids[:first], self.max_rows).copy()]
-            for start in range(first, len(ids), self.max_rows):
-                part = ids[start : start + self.max_rows]
-                parts.append(self._extend(part, len(part)).copy())
+            parts, done = [], 0
+            for count, outputs in passes(len(ids), rows, len(ids), self.max_rows):
+                parts.append(self._extend(ids[done : done + count], outputs).copy())
+                done += count
             return np.concatenate(parts)
 
     def rewind(self, length: int) -> None:
