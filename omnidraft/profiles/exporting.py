@@ -102,9 +102,7 @@ def _link_or_copy(file: Path, target: Path) -> None:
         return
     try:
         os.link(file, target)
-    except FileNotFoundError:
-        raise
-    except OSError:  # another file system, or one without links
+    except OSError:  # another file system, or one without links; a file that is gone is missed once more
         shutil.copyfile(file, target)
 
 

@@ -70,7 +70,8 @@ def load(info: ModelInfo, device: str, dtype: str, threads: int, n_ctx: int, spa
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     loader = _loader(info, transformers)
-    check_room(info, device, dtype, n_ctx, _free_bytes(device))
+    free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else available_bytes()
+    check_room(info, device, dtype, n_ctx, free)
     try:
         return _prepared(_read(info, dtype, loader), device, dtype, n_ctx + spare, state_layers(info.path))
     except ModelError:
@@ -127,12 +128,6 @@ def _loader(info: ModelInfo, transformers: Any) -> Any:
             "folder; use a GGUF of this model."
         )
     return transformers.AutoModelForCausalLM if as_text else transformers.AutoModelForImageTextToText
-
-
-def _free_bytes(device: str) -> int | None:
-    if device.startswith("cuda"):
-        return torch.cuda.mem_get_info(device)[0]
-    return available_bytes()
 
 
 # Linear layers for passes of a few rows, `pack_linears`, and for a quarter of the memory, `quantize_linears`. torch

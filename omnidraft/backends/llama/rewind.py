@@ -70,7 +70,9 @@ class Rewinder:
             return self._forget()
         if self.method == "cut":
             return length if self._context.cut(length) else self._forget()
-        if self._can_roll_back(length, held) and self._context.cut(length):
+        # llama.cpp also accepts cuts to the very start of the pass and beyond, and then computes with a wrong state.
+        near = self.method == "rollback" and self._start < length and held - length <= self._context.rollback
+        if near and self._context.cut(length):
             self._start = held  # one rollback per pass: the kept states count from its end
             return length
         self._start = held
@@ -80,10 +82,6 @@ class Rewinder:
             self._prompt, self._round = marks
             return last.length
         return self._forget()
-
-    def _can_roll_back(self, length: int, held: int) -> bool:
-        # llama.cpp also accepts cuts to the very start of the pass and beyond, and then computes with a wrong state.
-        return self.method == "rollback" and self._start < length and held - length <= self._context.rollback
 
     def forget(self) -> None:
         """The context was emptied."""
