@@ -182,11 +182,21 @@ class ChatStore:
     def siblings(self, message: str) -> list[Message]:
         """All versions of a message, itself included, oldest first."""
         with self._db.using():
-            return tree.siblings(self._db, message)
+            known = self.message(message)
+            which = "chat = ? AND parent IS ?"
+            rows = self._db.all(
+                f"SELECT {schema.MESSAGE} FROM messages WHERE {which} ORDER BY seq", (known.chat, known.parent)
+            )
+            return [schema.message(row) for row in rows]
 
     def versions(self, chat: str) -> dict[str, tuple[int, int]]:
         """For each message its place among its versions (from 1) and their number."""
-        return tree.versions(self._db, chat)
+        window = "OVER (PARTITION BY parent ORDER BY seq)"
+        found = self._db.all(
+            f"SELECT id, row_number() {window}, count(*) OVER (PARTITION BY parent) FROM messages WHERE chat = ?",
+            (chat,),
+        )
+        return {of: (place, count) for of, place, count in found}
 
     def select(self, message: str) -> list[Message]:
         """Show this version, and below it what was shown there last. Returns the new path."""
