@@ -12,8 +12,8 @@ import time
 import uuid
 from collections.abc import Sequence
 
-from omnidraft.chats.records import ROLES, Conversation, Message, whole_text
-from omnidraft.chats.titles import MAX_TITLE, UNTITLED, automatic_title, one_line, shorten
+from omnidraft.chats.records import ROLES, Conversation, Message, title_of, whole_text
+from omnidraft.chats.titles import UNTITLED, automatic_title, one_line
 from omnidraft.errors import StorageError
 
 _MARK = re.compile(r"<!-- omnidraft: (prompt|" + "|".join(ROLES) + r") -->\r?")
@@ -72,10 +72,10 @@ def _content(lines: list[str]) -> str:
 
 def _build(top: list[str], system: str, turns: list[tuple[str, str]]) -> tuple[Conversation, list[Message]]:
     now = time.time()
-    heading = next((one_line(line[2:]) for line in top if line.startswith("# ")), "")
+    heading = next((title_of(line[2:]) for line in top if line.startswith("# ")), "")
     first = next((content for role, content in turns if role == "user"), "")
     automatic = automatic_title(first) if first else UNTITLED
-    title = shorten(whole_text(heading), MAX_TITLE * 2) or automatic
+    title = heading or automatic
     chat = Conversation(uuid.uuid4().hex, title, now, now, title != automatic, whole_text(system))
     messages: list[Message] = []
     for role, content in turns:

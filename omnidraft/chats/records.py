@@ -11,7 +11,7 @@ from typing import Any
 
 from omnidraft.chats.pictures import ShownPicture, TextFile, are_pictures, files_of, pictures_of, with_files
 from omnidraft.chats.search import said
-from omnidraft.chats.titles import one_line
+from omnidraft.chats.titles import MAX_TITLE, one_line, shorten
 from omnidraft.settings.config import SamplingSettings
 
 # Calls of functions inside an answer: how they are kept with it, and how a model reads the answer then. An answer with
@@ -258,6 +258,11 @@ def json_value(value: Any) -> Any:
 def whole_text(text: str) -> str:
     """`text` with lone surrogates (half an emoji, cut by a browser) replaced by U+FFFD, so that UTF-8 can say it."""
     return _SURROGATES.sub("\ufffd", text)
+
+
+def title_of(text: str) -> str:
+    """A conversation's title as it is kept: on one line, and not too long."""
+    return shorten(one_line(whole_text(text)), MAX_TITLE * 2)
 
 
 # What the meta data of a message may hold. What is of another type reads as absent: it may come from an import.

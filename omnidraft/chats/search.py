@@ -79,25 +79,22 @@ class MessageIndex:
         words = query.replace("\0", " ").split()
         if not words:
             return []
-        if self.full_text and not any(map(_spaceless, query)) and (found := self._indexed(words, limit)):
-            return found
-        return self._read(words, limit)
+        indexed = self.full_text and not any(map(_spaceless, query))
+        rows = (self._indexed(words, limit) if indexed else []) or self._read(words, limit)
+        return [(chat, message, snippet(content, words[0])) for chat, message, content in rows]
 
     def _read(self, words: list[str], limit: int) -> list[Found]:
-        """By reading: what holds the words anywhere, also inside others."""
-        held, found = self._texts.holding([folded_bytes(word) for word in words]), []
+        """By reading: what holds the words anywhere, also inside others. With whole texts, as of `_indexed`."""
+        held, wanted = self._texts.holding([folded_bytes(word) for word in words]), " ".join(words)
         if held is None:
-            rows = self._connection.execute(
+            return self._connection.execute(
                 "SELECT chat, id, content FROM messages WHERE holds(content, ?) ORDER BY seq DESC LIMIT ?",
-                (" ".join(words), limit),
-            )
-            return [(chat, message, snippet(content, words[0])) for chat, message, content in rows]
+                (wanted, limit),
+            ).fetchall()
+        found: list[Found] = []
         for seq in held:
-            for chat, message, content in self._connection.execute(
-                "SELECT chat, id, content FROM messages WHERE seq = ?", (seq,)
-            ):
-                if holds_words(content, " ".join(words)):
-                    found.append((chat, message, snippet(content, words[0])))
+            rows = self._connection.execute("SELECT chat, id, content FROM messages WHERE seq = ?", (seq,))
+            found += [row for row in rows if holds_words(row[2], wanted)]
             if len(found) >= limit:
                 break
         return found
@@ -108,13 +105,12 @@ class MessageIndex:
         if len(quoted) < len(words):
             return []  # punctuation alone is not in the index
         # FTS5's own snippets cut each text into words anew, which takes a second for some long ones.
-        rows = self._connection.execute(
+        return self._connection.execute(
             """SELECT messages.chat, messages.id, messages.content
             FROM message_index JOIN messages ON messages.seq = message_index.rowid
             WHERE message_index MATCH ? ORDER BY message_index.rowid DESC LIMIT ?""",
             (" AND ".join(quoted), limit),
-        )
-        return [(chat, message, snippet(content, words[0])) for chat, message, content in rows]
+        ).fetchall()
 
 
 class FoldedTexts:

@@ -21,10 +21,10 @@ from typing import Any, Literal
 from omnidraft.chats import schema, tree
 from omnidraft.chats.library import Library
 from omnidraft.chats.pictures import PictureFile, Pictures, pictures_meta
-from omnidraft.chats.records import ROLES, Conversation, Hit, Message, json_value, whole_text
+from omnidraft.chats.records import ROLES, Conversation, Hit, Message, json_value, title_of, whole_text
 from omnidraft.chats.schema import APPLICATION_ID, MIGRATIONS, Eraser
 from omnidraft.chats.search import MessageIndex, holds_words
-from omnidraft.chats.titles import MAX_TITLE, UNTITLED, automatic_title, one_line, shorten
+from omnidraft.chats.titles import UNTITLED, automatic_title
 from omnidraft.errors import StorageError
 from omnidraft.storage.database import Database
 
@@ -74,7 +74,7 @@ class ChatStore:
     def create(self, title: str = "", **changes: Any) -> Conversation:
         """A new conversation without messages; `changes`: see `update`. Without a title it is named after its first
         message."""
-        now, name = time.time(), _title(title)
+        now, name = time.time(), title_of(title)
         with self._db.changing():
             (chat,) = self.insert([(Conversation(uuid.uuid4().hex, name or UNTITLED, now, now, bool(name)), [])])
             return self.update(chat.id, **changes)
@@ -101,7 +101,7 @@ class ChatStore:
 
     def rename(self, chat: str, title: str) -> Conversation:
         """Name a conversation; an empty title goes back to the automatic one."""
-        name = _title(title)
+        name = title_of(title)
         with self._db.changing():
             self.get(chat)
             first = next((m.content for m in self.path(chat) if m.role == "user"), None)
@@ -182,11 +182,21 @@ class ChatStore:
     def siblings(self, message: str) -> list[Message]:
         """All versions of a message, itself included, oldest first."""
         with self._db.using():
-            return tree.siblings(self._db, message)
+            known = self.message(message)
+            which = "chat = ? AND parent IS ?"
+            rows = self._db.all(
+                f"SELECT {schema.MESSAGE} FROM messages WHERE {which} ORDER BY seq", (known.chat, known.parent)
+            )
+            return [schema.message(row) for row in rows]
 
     def versions(self, chat: str) -> dict[str, tuple[int, int]]:
         """For each message its place among its versions (from 1) and their number."""
-        return tree.versions(self._db, chat)
+        window = "OVER (PARTITION BY parent ORDER BY seq)"
+        found = self._db.all(
+            f"SELECT id, row_number() {window}, count(*) OVER (PARTITION BY parent) FROM messages WHERE chat = ?",
+            (chat,),
+        )
+        return {of: (place, count) for of, place, count in found}
 
     def select(self, message: str) -> list[Message]:
         """Show this version, and below it what was shown there last. Returns the new path."""
@@ -230,7 +240,7 @@ class ChatStore:
         with self._db.changing():
             chat = self.get(self.message(message).chat)
             now, id = time.time(), uuid.uuid4().hex
-            fork = replace(chat, id=id, title=_title(f"{chat.title} (fork)"), named=True, created=now, updated=now,
+            fork = replace(chat, id=id, title=title_of(f"{chat.title} (fork)"), named=True, created=now, updated=now,
                            pinned=False, archived=False, tools=None if chat.tools is None else ())  # fmt: skip
             return self.insert([(fork, tree.copied(tree.line(self._db, message), id))])[0]
 
@@ -324,10 +334,6 @@ class ChatStore:
         """Open the file on a connection of its own, which does what is left to do."""
         with suppress(StorageError):  # the next opening tries again
             ChatStore(self._db.file, full_text=self._index.full_text).close()
-
-
-def _title(title: str) -> str:
-    return shorten(one_line(whole_text(title)), MAX_TITLE * 2)
 
 
 # The conversations deleted last, for whoever did not mean it. They are kept in memory only, until others are deleted

@@ -14,9 +14,8 @@ from typing import Any, TypeVar
 
 from omnidraft.chats.markdown import parse_markdown, write_markdown
 from omnidraft.chats.pictures import sound_pictures
-from omnidraft.chats.records import ROLES, Conversation, Message, json_value, sound, tags_of, whole_text
+from omnidraft.chats.records import ROLES, Conversation, Message, json_value, sound, tags_of, title_of, whole_text
 from omnidraft.chats.store import ChatStore
-from omnidraft.chats.titles import one_line, shorten
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.format import size
 from omnidraft.settings.config import SamplingSettings, from_dict, to_dict
@@ -24,7 +23,6 @@ from omnidraft.settings.config import SamplingSettings, from_dict, to_dict
 # Checking conversations that come from a file: everything is looked at before anything is believed.
 
 
-MAX_TITLE = 120
 MAX_DEPTH = 50  # of what goes with a message; ours has four levels
 LATEST = 253_402_300_799.0  # the end of the year 9999: later times break calendars
 
@@ -42,7 +40,7 @@ def _conversation(given: Any, where: str) -> tuple[Conversation, list[Message]]:
     target = fields.get("target")
     chat = Conversation(
         id=uuid.uuid4().hex,
-        title=shorten(one_line(whole_text(_take(fields, "title", str, where))), MAX_TITLE),
+        title=title_of(_take(fields, "title", str, where)),
         created=_time(fields, "created", where),
         updated=_time(fields, "updated", where),
         named=_take(fields, "named", bool, where),

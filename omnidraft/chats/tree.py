@@ -116,20 +116,3 @@ def _show_one(db: Database, gone: Message, wanted: str | None) -> None:
     left = db.all("SELECT id FROM messages WHERE chat = ? AND parent IS ? ORDER BY seq", (gone.chat, gone.parent))
     if chosen := wanted or (left[-1][0] if left else None):
         db.run("UPDATE messages SET active = 1 WHERE id = ?", (chosen,))
-
-
-def siblings(db: Database, of: str) -> list[Message]:
-    """All versions of a message, itself included, oldest first."""
-    known = message(db, of)
-    where = "chat = ? AND parent IS ?"
-    found = db.all(f"SELECT {schema.MESSAGE} FROM messages WHERE {where} ORDER BY seq", (known.chat, known.parent))
-    return [schema.message(row) for row in found]
-
-
-def versions(db: Database, chat: str) -> dict[str, tuple[int, int]]:
-    """For each message its place among its versions (from 1) and their number."""
-    window = "OVER (PARTITION BY parent ORDER BY seq)"
-    found = db.all(
-        f"SELECT id, row_number() {window}, count(*) OVER (PARTITION BY parent) FROM messages WHERE chat = ?", (chat,)
-    )
-    return {of: (place, count) for of, place, count in found}

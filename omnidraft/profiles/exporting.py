@@ -69,7 +69,7 @@ def _back_up(source: Path, copy: Path) -> None:
     """A consistent copy of a database that may be written to meanwhile, without what was deleted from it."""
     try:
         if (vault := vault_of(source)) is not None:
-            database.copy_open(vault.key_for(source), source, copy)  # which leaves out what VACUUM does
+            database.copy(source, copy, vault.key_for(source), None)  # which leaves out what VACUUM does
             return
         with closing(database.connect(source, timeout=10)) as live, closing(database.connect(copy)) as saved:
             live.execute("PRAGMA query_only=ON")
@@ -102,9 +102,7 @@ def _link_or_copy(file: Path, target: Path) -> None:
         return
     try:
         os.link(file, target)
-    except FileNotFoundError:
-        raise
-    except OSError:  # another file system, or one without links
+    except OSError:  # another file system, or one without links; a file that is gone is missed once more
         shutil.copyfile(file, target)
 
 

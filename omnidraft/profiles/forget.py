@@ -8,7 +8,6 @@ system keeps by itself (snapshots, a drive's spare blocks) is out of reach.
 
 from __future__ import annotations
 
-import gc
 import shutil
 import time
 from collections import Counter
@@ -110,13 +109,22 @@ def _ngrams(path: Path) -> Counter[str]:
     for table in ngram_tables(path):
         for (value,) in _rows(path, f"SELECT value FROM \"{table}\" WHERE key <> 'meta'"):
             row = read_json(value)
-            found.update(row[SOURCES] if isinstance(row, list) and len(row) > SOURCES else [])
+            found.update(_taught_by(row))
     return found
+
+
+def _taught_by(row: object) -> list[str]:
+    """The conversations that taught an n-gram."""
+    return row[SOURCES] if isinstance(row, list) and len(row) > SOURCES else []
+
+
+def _stores(adapters: Path) -> list[AdapterStore]:
+    return [AdapterStore(path) for path in sorted(adapters.glob("*/*")) if path.is_dir()]
 
 
 def _versions(adapters: Path) -> Counter[str]:
     """How many versions each conversation went into; 0 if it is only in a candidate for one."""
-    stores = [AdapterStore(path) for path in sorted(adapters.glob("*/*")) if path.is_dir()]
+    stores = _stores(adapters)
     found = Counter(chat for store in stores for version in store.versions() for chat in version.meta.chats)
     candidates = [read_candidate(store.folder) for store in stores]
     found.update({chat: 0 for candidate in candidates if candidate is not None for chat in candidate.chats})
@@ -124,7 +132,6 @@ def _versions(adapters: Path) -> Counter[str]:
 
 
 def _rows(path: Path, query: str) -> list[tuple]:
-    """Without sqlitedict, which closes a file some time after it was told to; until then it counts as in use."""
     if not path.is_file() or not path.stat().st_size:
         return []
     try:
@@ -134,9 +141,9 @@ def _rows(path: Path, query: str) -> list[tuple]:
         raise StorageError(f"{path} cannot be read: {error}.") from error
 
 
-CLOSING_SECONDS = 3.0  # what sqlitedict may take to close a file it was told to
+CLOSING_SECONDS = 3.0  # that a file may be open for somebody who only lists what is in it
 LEARNED = ("ngrams", "replay", "metrics")  # who answers or learns has these open
-_GENERATED = ("statistics", "token_ids", "origins", "target")  # what an answer's meta data may have
+_GENERATED = {"statistics", "token_ids", "origins", "target"}  # what an answer's meta data may have
 _OPEN = ("", "-wal", "-shm")  # what an open store consists of
 
 
@@ -184,8 +191,7 @@ def forget_from(paths: ProfilePaths, store: ChatStore, chat: str) -> Forgotten:
     """`forget_chat` where the conversations, and nothing else of the profile, are open."""
     _refuse_others(paths)
     _, messages = store.snapshot(chat)
-    generated = [message for message in messages if _generated(message)]
-    learned = _forget_learned(paths, chat, _tokens(generated))
+    learned = _forget_learned(paths, chat, _tokens(messages))
     if not store.delete(chat):
         raise StorageError(f"{paths.chats} is being read by another program; close it and repeat this.")
     return replace(learned, conversations=1)
@@ -194,7 +200,10 @@ def forget_from(paths: ProfilePaths, store: ChatStore, chat: str) -> Forgotten:
 def _forget_learned(paths: ProfilePaths, chat: str, written: Collection[int] | None) -> Forgotten:
     """Forget what was learned from a conversation. written: its target ids, see `_forget_ngrams`."""
     erase_backups(paths)
-    answers = _forget_answers(paths.replay, chat)
+    answers = 0
+    if paths.replay.is_file():
+        with ReplayStore(paths.replay) as replay:
+            answers = replay.forget(chat)
     ngrams = _forget_ngrams(paths.ngrams, chat, written)
     erase(paths.root / MERGED)  # made anew when it is missed; first, so that a repetition need not know of it
     versions = _forget_adapters(paths.adapters, chat)
@@ -231,7 +240,10 @@ def _forget_files(paths: ProfilePaths, conversations: int, kept: Collection[Path
         if paths.replay.is_file():
             with ReplayStore(paths.replay) as replay:
                 answers = len(replay)
-    ngrams = _count_ngrams(paths.ngrams)
+    ngrams = 0
+    with suppress(StorageError):
+        for table in ngram_tables(paths.ngrams):
+            ngrams += len(_rows(paths.ngrams, f"SELECT 1 FROM \"{table}\" WHERE key <> 'meta'"))
     versions = _forget_adapters(paths.adapters, None)
     files = 0
     for file in sorted(path for path in paths.root.rglob("*") if path.is_file() or path.is_symlink()):
@@ -246,8 +258,7 @@ def _forget_files(paths: ProfilePaths, conversations: int, kept: Collection[Path
 
 def _forget_adapters(adapters: Path, chat: str | None) -> tuple[str, ...]:
     """Drop the versions that a conversation (None: any) went into; their names."""
-    stores = [AdapterStore(path) for path in sorted(adapters.glob("*/*")) if path.is_dir()]
-    return tuple(name for store in stores for name in store.forget(chat))
+    return tuple(name for store in _stores(adapters) for name in store.forget(chat))
 
 
 def _closed(home: DataHome, profile: str) -> ProfilePaths:
@@ -260,8 +271,6 @@ def _refuse_others(paths: ProfilePaths) -> None:
     """StorageError if another program, as a chat on the terminal, has open what is to be changed: it would write back
     what it still knows."""
     give_up = time.monotonic() + CLOSING_SECONDS
-    if in_use(paths, LEARNED):
-        gc.collect()  # sqlitedict leaves the connection it lists the tables with to the garbage collector
     while in_use(paths, LEARNED):
         if time.monotonic() > give_up:
             raise StorageError(
@@ -271,23 +280,13 @@ def _refuse_others(paths: ProfilePaths) -> None:
         time.sleep(0.05)
 
 
-def _generated(message: Message) -> bool:
-    """Whether a model of this program wrote it, so that something may have been learned from it."""
-    return message.role == "assistant" and any(name in message.meta for name in _GENERATED)
-
-
-def _tokens(generated: Sequence[Message]) -> set[int] | None:
-    """Every target id these answers hold; None if one of them does not say."""
-    if not all(message.token_ids for message in generated):
+def _tokens(messages: Sequence[Message]) -> set[int] | None:
+    """Every target id of what a model of this program wrote, so that something may have been learned from it; None if
+    one of the answers does not say."""
+    answers = [message for message in messages if message.role == "assistant" and _GENERATED & message.meta.keys()]
+    if not all(answer.token_ids for answer in answers):
         return None
-    return {token for message in generated for token in message.token_ids}
-
-
-def _forget_answers(path: Path, chat: str) -> int:
-    if not path.is_file():
-        return 0
-    with ReplayStore(path) as replay:
-        return replay.forget(chat)
+    return {token for answer in answers for token in answer.token_ids}
 
 
 def _forget_ngrams(path: Path, chat: str, written: Collection[int] | None) -> int:
@@ -301,7 +300,7 @@ def _forget_ngrams(path: Path, chat: str, written: Collection[int] | None) -> in
         try:
             doomed, changed = [], []
             for token, row in store.rows:
-                sources = row[SOURCES] if isinstance(row, list) and len(row) > SOURCES else []
+                sources = _taught_by(row)
                 others = [source for source in sources if source not in (chat, ANONYMOUS)]
                 if not others and (chat in sources or written is None or token in written):
                     doomed.append(token)
@@ -314,13 +313,3 @@ def _forget_ngrams(path: Path, chat: str, written: Collection[int] | None) -> in
         finally:
             store.close()
     return gone
-
-
-def _count_ngrams(path: Path) -> int:
-    counted = 0
-    with suppress(StorageError):
-        for table in ngram_tables(path):
-            store = NgramStore(path, table)
-            counted += len(store.rows)
-            store.close()
-    return counted

@@ -55,42 +55,36 @@ def connect(path: Path | str, *, existing: bool = False, **options: Any) -> sqli
     return connect_with(vault.key_for(Path(path).absolute()), name, **options)
 
 
-def connect_with(key: bytes, name: str, **options: Any) -> sqlite3.Connection:
-    """A connection to an encrypted file, or to one that is made so."""
+def connect_with(key: bytes | None, name: str, **options: Any) -> sqlite3.Connection:
+    """A connection of SQLCipher's to an encrypted file, or to one that is made so; without a key to a readable one."""
     if sqlcipher is None:
         raise StorageError("Encrypted data needs sqlcipher3, which is not installed; it is in requirements.txt.")
     connection = sqlcipher.connect(name, **options)
     try:
         connection.execute("PRAGMA cipher_log_level = NONE")  # it would print to stderr what is raised as well
-        connection.execute(f"PRAGMA key = \"x'{key.hex()}'\"")  # a key as it is: nothing is derived, so it is quick
+        if key is not None:
+            connection.execute(f'PRAGMA key = "{_raw(key)}"')
     except BaseException:
         connection.close()
         raise
     return connection
 
 
-def copy_open(key: bytes, source: Path, plain: Path) -> None:
-    """Write what an encrypted file holds at this moment to a new, readable one. Raises `Error`s."""
-    with closing(connect_with(key, str(source), timeout=10, isolation_level=None)) as connection:
-        _copy(connection, plain, "")
+def _raw(key: bytes) -> str:
+    """A key as it is: nothing is derived, so it is quick."""
+    return f"x'{key.hex()}'"
 
 
-def copy_sealed(key: bytes, plain: Path, sealed: Path) -> None:
-    """Write what a readable file holds at this moment to a new, encrypted one. Raises `Error`s."""
-    assert sqlcipher is not None
-    with closing(sqlcipher.connect(str(plain), timeout=10, isolation_level=None)) as connection:
-        connection.execute("PRAGMA cipher_log_level = NONE")
-        _copy(connection, sealed, f"x'{key.hex()}'")
-
-
-def _copy(connection: sqlite3.Connection, target: Path, key: str) -> None:
-    """All of it, as VACUUM would write it; the marks in the header are not tables and are set one by one."""
-    connection.execute("ATTACH DATABASE ? AS copied KEY ?", (str(target), key))
-    connection.execute("SELECT sqlcipher_export('copied')").fetchall()
-    for mark in ("application_id", "user_version"):
-        (value,) = connection.execute(f"PRAGMA main.{mark}").fetchone()
-        connection.execute(f"PRAGMA copied.{mark} = {int(value)}")
-    connection.execute("DETACH DATABASE copied")
+def copy(source: Path, target: Path, old: bytes | None, new: bytes | None) -> None:
+    """Write what a file holds at this moment to a new one, as VACUUM would. old, new: their keys; None for one that is
+    readable. Raises `Error`s."""
+    with closing(connect_with(old, str(source), timeout=10, isolation_level=None)) as connection:
+        connection.execute("ATTACH DATABASE ? AS copied KEY ?", (str(target), "" if new is None else _raw(new)))
+        connection.execute("SELECT sqlcipher_export('copied')").fetchall()
+        for mark in ("application_id", "user_version"):  # which are no tables
+            (value,) = connection.execute(f"PRAGMA main.{mark}").fetchone()
+            connection.execute(f"PRAGMA copied.{mark} = {int(value)}")
+        connection.execute("DETACH DATABASE copied")
 
 
 def is_open(database: Path) -> bool:
@@ -177,7 +171,7 @@ def open_database(path: Path, application_id: int, migrations: Sequence[Migratio
         connection = connect(path, timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None)
         try:
             _check_owner(connection, path, application_id)
-            _prepare(connection)
+            prepare(connection)
             _migrate(connection, path, application_id, migrations)
         except BaseException:
             connection.close()
@@ -260,7 +254,8 @@ def _check_owner(connection: sqlite3.Connection, path: Path, application_id: int
         raise StorageError(f"{path} is a database that OmniDraft did not write; it was left alone.")
 
 
-def _prepare(connection: sqlite3.Connection) -> None:
+def prepare(connection: sqlite3.Connection) -> None:
+    """What every connection to one of our files is set to."""
     for pragma in (
         "trusted_schema=OFF",  # a planted view or trigger cannot call functions with side effects
         "secure_delete=ON",

@@ -57,33 +57,19 @@ class ProfilePaths:
         )
 
 
-@dataclass(frozen=True, slots=True)
 class DataHome:
     """The folder of all user data. `models` and `cache` are shared by its profiles; `cache` may be deleted any time."""
 
-    root: Path
-
-    @property
-    def models(self) -> Path:
-        return self.root / "models"
-
-    @property
-    def cache(self) -> Path:
-        return self.root / "cache"
-
-    @property
-    def log(self) -> Path:
-        return self.root / "omnidraft.log"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.models, self.cache, self.profiles = root / "models", root / "cache", root / PROFILES
+        self.log = root / "omnidraft.log"
 
     @property
     def uploads(self) -> Path:
         """What a browser sent and was not read yet; of an encrypted home in memory."""
         vault = held(self.root)
         return (self.root if vault is None else vault.memory) / "uploads"
-
-    @property
-    def profiles(self) -> Path:
-        return self.root / PROFILES
 
     def servers(self, profile: str) -> Path:
         """The file that names the programs whose functions a profile's models may call, if its owner wrote one."""
@@ -105,7 +91,16 @@ class DataHome:
 
 def data_root(explicit: Path | str | None = None) -> Path:
     """Where the data home is, or would be made. StorageError for what cannot be a path."""
-    return _absolute(_choose(explicit))
+    if explicit is not None and str(explicit):
+        path = Path(explicit)
+    elif from_environment := os.environ.get(VARIABLE):
+        path = Path(from_environment)
+    else:
+        path = PORTABLE if (PORTABLE / "portable").is_file() else Path(user_data_dir("omnidraft", appauthor=False))
+    try:
+        return Path(os.path.realpath(path.expanduser()))
+    except (RuntimeError, ValueError, OSError):  # no such user behind a tilde; a NUL in the name
+        raise StorageError(f"{str(path)!r} cannot be the data folder: it is not a path.") from None
 
 
 def find_data_home(explicit: Path | str | None = None) -> DataHome:
@@ -162,23 +157,6 @@ def _refuse_other_case(folder: Path) -> None:
             for name in names:
                 if name.casefold() == folder.name.casefold():
                     raise SettingsError(f"There is a profile named {name} already; {folder.name} is too like it.")
-
-
-def _choose(explicit: Path | str | None) -> Path:
-    if explicit is not None and str(explicit):
-        return Path(explicit)
-    if from_environment := os.environ.get(VARIABLE):
-        return Path(from_environment)
-    if (PORTABLE / "portable").is_file():
-        return PORTABLE
-    return Path(user_data_dir("omnidraft", appauthor=False))
-
-
-def _absolute(path: Path) -> Path:
-    try:
-        return Path(os.path.realpath(path.expanduser()))
-    except (RuntimeError, ValueError, OSError):  # no such user behind a tilde; a NUL in the name
-        raise StorageError(f"{str(path)!r} cannot be the data folder: it is not a path.") from None
 
 
 def _check_writable(folder: Path) -> None:

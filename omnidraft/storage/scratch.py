@@ -99,35 +99,22 @@ def sweep(folder: Path, prefix: str) -> None:
 
 
 @contextmanager
-def beside(path: Path, suffix: str = SUFFIX) -> Iterator[Path]:
-    """An empty file in the folder of `path`, gone behind the block, as are those that were left there. OSError."""
-    with _beside(path, suffix) as (temporary, _):
-        yield temporary
-
-
-@contextmanager
 def replacing(path: Path, suffix: str = SUFFIX) -> Iterator[Path]:
-    """As `beside`, but what it is then takes the place of `path` when the block ends well: who is killed, or whose
-    power is cut, leaves the old file or the new one. OSError."""
-    with _beside(path, suffix) as (temporary, lock):
+    """An empty file in the folder of `path`, which takes its place when the block ends well: who is killed, or whose
+    power is cut, leaves the old file or the new one. Else it goes, as do those that were left there. OSError."""
+    sweep_files(path.parent, f".{glob.escape(path.name)}.*{suffix}")
+    temporary, lock = _locked(lambda: _empty(path, suffix))
+    try:
         yield temporary
         with open(temporary, "rb+") as written:
             os.fsync(written.fileno())
         if sys.platform == "win32":
             lock.release()
         os.replace(temporary, path)
-    sync_folder(path.parent)
-
-
-@contextmanager
-def _beside(path: Path, suffix: str) -> Iterator[tuple[Path, FileLock]]:
-    sweep_files(path.parent, f".{glob.escape(path.name)}.*{suffix}")
-    temporary, lock = _locked(lambda: _empty(path, suffix))
-    try:
-        yield temporary, lock
     finally:
         with suppress(OSError):
             _unlink(temporary, lock)
+    sync_folder(path.parent)
 
 
 def sweep_files(folder: Path, pattern: str) -> None:

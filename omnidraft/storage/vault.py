@@ -141,7 +141,9 @@ class Vault:
         self.root, self._key, self._parts = root, key, dict(parts or {})
         self._own: Scratch | None = None
         if memory is None:
-            self._own = _own_folder()
+            if (place := system.memory_folder()) is None:
+                raise StorageError(system.NO_MEMORY_FOLDER)
+            self._own = Scratch(f"{_FOLDER}{os.getpid()}-", place)
             memory = self._own.path
         self.memory = memory
         self._before: tuple[str | None, str | None] | None = None
@@ -260,11 +262,3 @@ def sweep() -> None:
     """Remove the folders in memory of processes that were killed: nobody holds their lock."""
     if (folder := system.memory_folder()) is not None:
         scratch.sweep(folder, _FOLDER)
-
-
-def _own_folder() -> Scratch:
-    """Made for this process alone; it goes with it."""
-    folder = system.memory_folder()
-    if folder is None:
-        raise StorageError(system.NO_MEMORY_FOLDER)
-    return Scratch(f"{_FOLDER}{os.getpid()}-", folder)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
@@ -88,7 +88,7 @@ class NgramCache:
     def learn(self, target_id: int, source: str | None = None) -> None:
         """A verified target token: insert its n-gram, or count a hit. Tokens of one piece are ignored.
 
-        source: the conversation it came from, so that `forget` can take it back.
+        source: the conversation it came from, so that it can be forgotten with that (`profiles/forget.py`).
         """
         target_id = self._canonical(target_id)
         if not self.settings.enabled or len(self.pair.expansions[target_id]) < 2:
@@ -133,25 +133,13 @@ class NgramCache:
 
     def clear(self) -> None:
         """Forget everything learned, in the file as well; seeds, which hold nothing of the user's, come back."""
-        self.forget(entries=[entry.target_id for entry in self._entries.values() if not entry.seeded])
-
-    def forget(self, source: str | None = None, entries: Iterable[int] = ()) -> int:
-        """Remove the given entries and those learned from `source` alone, unreadably. Returns how many went."""
         with self._lock:
-            doomed = {token for token in entries if token in self._entries}
-            for entry in list(self._entries.values()):
-                if source is not None and source in entry.sources:
-                    entry.sources.remove(source)
-                    self._mark_changed(entry.target_id)
-                    if not entry.sources:
-                        doomed.add(entry.target_id)
-            for token in doomed:
+            for token in [entry.target_id for entry in self._entries.values() if not entry.seeded]:
                 self._remove(token)
             self.commit()
             if self._store is not None:
                 self._store.purge()
             self.seed()
-            return len(doomed)
 
     def seed(self) -> None:
         """Fill free capacity from the vocabulary, lowest target id first, if the settings want it."""

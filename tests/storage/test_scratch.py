@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.storage.scratch import Scratch, beside, replacing, sweep
+from omnidraft.storage.scratch import Scratch, replacing, sweep
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from omnidraft.storage.scratch import Scratch, beside
+from omnidraft.storage.scratch import Scratch, replacing
 folder = Path(sys.argv[1])
-with Scratch("race-", folder) as made, beside(folder / "a [b]*?.toml"):
+with Scratch("race-", folder) as made, replacing(folder / "a [b]*?.toml"):
     (made / "adapter").write_text("learned")
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -43,8 +43,14 @@ def test_it_is_gone_when_it_is_removed_or_nobody_holds_it(tmp_path):
     made.remove()
     assert list(tmp_path.iterdir()) == []
     Scratch("race-", tmp_path)
-    with beside(tmp_path / "x") as file:
-        file.write_text("half")
+
+    def interrupted() -> None:
+        with replacing(tmp_path / "x") as file:
+            file.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -57,7 +63,7 @@ def test_what_a_killed_program_left_is_removed_and_nothing_else(left):
     (left / ".b.toml.x.tmp").write_text("another file's")
     others = sorted([other.name, "race-file", "race-link", ".b.toml.x.tmp"])
     with ExitStack() as held:
-        room, file = held.enter_context(Scratch("race-", left)), held.enter_context(beside(left / "a [b]*?.toml"))
+        room, file = held.enter_context(Scratch("race-", left)), held.enter_context(replacing(left / "a [b]*?.toml"))
         for path in left.iterdir():
             os.utime(path, (1, 1), follow_symlinks=False)
         sweep(left, "race-")

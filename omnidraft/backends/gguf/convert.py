@@ -17,15 +17,12 @@ import numpy as np
 
 from omnidraft.backends.gguf.convert_vocab import VocabularyKeys, read_vocabulary
 from omnidraft.backends.gguf.header import permuted
-from omnidraft.backends.gguf.requantize import need_space, replacing, scratch
+from omnidraft.backends.gguf.requantize import need_space, replacing
 from omnidraft.backends.hf.folder import Weights, read_config, read_template, weight_files
 from omnidraft.errors import ModelError
 from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.hf_vocab import read_tokenizer_json
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
-
-# The tensors of a GGUF on its memory map, without the vocabulary's entries being read (see `header`).
-
 
 DTYPES = ("F32", "F16", "Q8_0")
 _LAYER = {
@@ -60,14 +57,15 @@ def convert_folder(folder: Path, out: Path, dtype: str = "F16", name: str | None
     keys = read_vocabulary(folder, config)
     keys.pad(len(weights.read("model.embed_tokens.weight")))
     need_space(out.parent, 4 * weights.elements)
-    splitter = _fitting_splitter(folder, keys, out)
+    splitter = _fitting_splitter(folder, keys)
     with replacing(out) as temporary:
         writer = gguf.GGUFWriter(temporary, "llama")
         _put_settings(writer, config, dtype, name or folder.resolve().name)
         if licence:
             writer.add_license(licence)
         _put_vocabulary(writer, keys, splitter)
-        _put_templates(writer, folder)
+        templates = {variant: read_template(folder, variant) for variant in ("default", "tool_use")}
+        writer.add_chat_template([{"name": kind, "template": text} for kind, text in templates.items() if text])
         for tensor, array in _tensors(folder, config, weights):
             _add(writer, tensor, array, dtype)
         _finish(writer)
@@ -81,16 +79,17 @@ def folder_vocabulary(folder: Path) -> Vocabulary:
     config = read_config(folder)
     keys = read_vocabulary(folder, config)
     keys.pad(max(len(keys.tokens), config.get("vocab_size") or 0))
-    with tempfile.TemporaryDirectory() as temporary:
-        return _only_vocabulary(keys, "default", Path(temporary, "vocabulary.gguf"))
+    return _only_vocabulary(keys, "default")
 
 
-def _only_vocabulary(keys: VocabularyKeys, splitter: str, path: Path) -> Vocabulary:
-    """Written to `path` as GGUF and read back: as llama.cpp will tokenize."""
-    writer = gguf.GGUFWriter(path, "llama")
-    _put_vocabulary(writer, keys, splitter)
-    _finish(writer)
-    return read_gguf_vocabulary(path)
+def _only_vocabulary(keys: VocabularyKeys, splitter: str) -> Vocabulary:
+    """Written as GGUF and read back: as llama.cpp will tokenize."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "vocabulary.gguf")
+        writer = gguf.GGUFWriter(path, "llama")
+        _put_vocabulary(writer, keys, splitter)
+        _finish(writer)
+        return read_gguf_vocabulary(path)
 
 
 def _check(folder: Path, config: dict[str, Any]) -> None:
@@ -177,12 +176,6 @@ def _put_vocabulary(writer: gguf.GGUFWriter, keys: VocabularyKeys, splitter: str
             add(token)
 
 
-def _put_templates(writer: gguf.GGUFWriter, folder: Path) -> None:
-    """The chat template and its variant for tools."""
-    named = {name: read_template(folder, name) for name in ("default", "tool_use")}
-    writer.add_chat_template([{"name": name, "template": text} for name, text in named.items() if text])
-
-
 def _tensors(folder: Path, config: dict[str, Any], weights: Weights) -> Iterator[tuple[str, np.ndarray]]:
     """(GGUF name, float32 array) of every weight; ModelError if there are some this layout has no place for."""
     left = {name for name in weights.names if not name.endswith(_IGNORED)}
@@ -233,15 +226,15 @@ def _finish(writer: gguf.GGUFWriter) -> None:
     writer.close()
 
 
-def _fitting_splitter(folder: Path, keys: VocabularyKeys, out: Path) -> str:
+def _fitting_splitter(folder: Path, keys: VocabularyKeys) -> str:
     """The way of cutting text with which llama.cpp tokenizes like the folder's own tokenizer.json.
 
     A tokenizer.model has nothing to compare with here: then every probe must come back byte by byte.
     """
-    tokenize = _reference(folder)
+    file = folder / "tokenizer.json"
+    tokenize = read_tokenizer_json(file).encode if file.is_file() else None
     for splitter in keys.splitters:
-        with scratch(out) as temporary:
-            ours = _only_vocabulary(keys, splitter, temporary)
+        ours = _only_vocabulary(keys, splitter)
         if all(_alike(ours, tokenize, probe) for probe in _PROBES):
             return splitter
     raise ModelError(f"{folder} has a tokenizer that llama.cpp cannot follow exactly; use a GGUF of this model.")
@@ -250,8 +243,3 @@ def _fitting_splitter(folder: Path, keys: VocabularyKeys, out: Path) -> str:
 def _alike(ours: Vocabulary, tokenize: Callable[[str], list[int]] | None, probe: str) -> bool:
     ids = ours.encode(probe)
     return b"".join(ours.pieces[i] for i in ids) == probe.encode() and (tokenize is None or ids == tokenize(probe))
-
-
-def _reference(folder: Path) -> Callable[[str], list[int]] | None:
-    file = folder / "tokenizer.json"
-    return read_tokenizer_json(file).encode if file.is_file() else None

@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,10 @@ from omnidraft.errors import ModelError, StorageError
 from omnidraft.format import size
 from omnidraft.processes.children import asked, run_bounded
 from omnidraft.processes.progress import tell
-from omnidraft.storage import scratch as storage
+from omnidraft.storage import scratch
 from omnidraft.storage.files import reason
 
+SUFFIX = ".gguf-part"  # of files that are being written
 FORMS = {
     "F32": llama_cpp.LLAMA_FTYPE_ALL_F32,
     "F16": llama_cpp.LLAMA_FTYPE_MOSTLY_F16,
@@ -48,10 +48,8 @@ def requantized(source: Path, form: str, folder: Path) -> Path:
         if path.exists() and path.stat().st_mtime_ns >= source.stat().st_mtime_ns:
             return path
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            made = Path(scratch) / path.name
+        with scratch.replacing(path, SUFFIX) as made:
             _quantize(info.path, made, form)
-            made.replace(path)
     except OSError as error:
         raise ModelError(f"{path} could not be written: {reason(error)}.") from error
     return path
@@ -79,26 +77,16 @@ def _quantized(request: dict[str, Any]) -> str:
 # Large files that appear only when they are complete, and room for them on the disk.
 
 
-SUFFIX = ".gguf-part"
-
-
-def scratch(out: Path) -> AbstractContextManager[Path]:
-    """An empty temporary file beside `out`, deleted when the block ends. StorageError."""
-    return _writing(out, storage.beside)
-
-
-def replacing(out: Path) -> AbstractContextManager[Path]:
-    """As `scratch`, but moved onto `out` when the block ends well, so that `out` is complete or absent."""
-    return _writing(out, storage.replacing)
-
-
 @contextmanager
-def _writing(out: Path, how: Callable[[Path, str], AbstractContextManager[Path]]) -> Iterator[Path]:
-    """The gigabytes that killed processes left in that folder, for whatever file, go first."""
+def replacing(out: Path) -> Iterator[Path]:
+    """An empty file, moved onto `out` when the block ends well, so that that is complete or absent. StorageError.
+
+    The gigabytes that killed processes left in that folder, for whatever file, go first.
+    """
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        storage.sweep_files(out.parent, f".*{SUFFIX}")
-        with how(out, SUFFIX) as temporary:
+        scratch.sweep_files(out.parent, f".*{SUFFIX}")
+        with scratch.replacing(out, SUFFIX) as temporary:
             yield temporary
     except OSError as error:
         raise StorageError(f"{out} cannot be written: {reason(error)}.") from error

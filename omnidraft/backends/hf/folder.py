@@ -25,6 +25,7 @@ from omnidraft.storage.files import read_json
 SINGLE = ("model.safetensors", "pytorch_model.bin")
 INDEXED = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+_DECLARED = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 _GENERATING = ("ForCausalLM", "LMHeadModel")
 _ATTENTION = {"full_attention", "sliding_attention", "chunked_attention"}
 _WITH_STATE = {"linear_attention", "conv"}  # layers whose state can be copied and put back
@@ -56,6 +57,7 @@ def _read(path: Path) -> ModelInfo:
     inner = inner_config(config)
     heads = _number(inner, "num_attention_heads", "n_head")
     tensors = tensor_headers(parts)
+    declared = str(config.get("dtype") or config.get("torch_dtype"))
     types: Counter[str] = Counter()
     for _, kind, shape in tensors:
         types[kind] += prod(shape)
@@ -64,7 +66,7 @@ def _read(path: Path) -> ModelInfo:
         name=path.resolve().name,
         architecture=str(config.get("model_type", "")),
         parameters=sum(prod(shape) for _, _, shape in tensors),
-        quantization=types.most_common(1)[0][0] if types else _declared_type(config),
+        quantization=types.most_common(1)[0][0] if types else _DECLARED.get(declared, ""),
         n_ctx_train=_number(inner, "max_position_embeddings", "n_positions", "seq_length"),
         width=_number(inner, "hidden_size", "n_embd", "d_model"),
         layers=_number(inner, "num_hidden_layers", "n_layer"),
@@ -203,11 +205,6 @@ def _tokenizer_family(path: Path) -> str:
         return "spm" if (path / "tokenizer.model").is_file() else ""
 
 
-def _declared_type(config: dict[str, Any]) -> str:
-    names = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
-    return names.get(str(config.get("dtype") or config.get("torch_dtype")), "")
-
-
 def _number(config: dict[str, Any], *keys: str) -> int:
     return next((int(config[key]) for key in keys if isinstance(config.get(key), (int, float))), 0)
 
@@ -230,10 +227,11 @@ _ROWS = 64  # of logits in one pass, at most
 def folder_estimate(info: ModelInfo, device: str, dtype: str, n_ctx: int) -> Estimate:
     """Bytes that `info` takes with a full context of `n_ctx` tokens."""
     each = COMPUTED_BYTES[dtype]
-    head = _inner(info, "head_dim") or (info.width // info.heads if info.heads else 0)
+    config = inner_config(read_config(info.path))
+    head = _number(config, "head_dim") or (info.width // info.heads if info.heads else 0)
     cache = 2 * n_ctx * info.layers * info.kv_heads * head * each
     batch = min(N_BATCH, n_ctx)
-    inner = _inner(info, "intermediate_size", "n_inner") or 4 * info.width
+    inner = _number(config, "intermediate_size", "n_inner") or 4 * info.width
     states = batch * each * (8 * info.width + 3 * inner)
     scores = batch * n_ctx * (4 + each)  # with the mask that hides what comes later
     shared = 2 * n_ctx * info.heads * head * each if info.kv_heads < info.heads else 0  # spread over all heads
@@ -274,17 +272,13 @@ def _weights(info: ModelInfo, device: str, dtype: str) -> int:
     copied = output * each if info.tied and device == "cpu" else 0
     if dtype != "int8":
         return each * info.parameters + copied
-    linear = sum(prod(shape) for name, shape in _matrices(info) if prod(shape) != output)
+    matrices = [shape for _, _, shape in tensor_headers(list(info.parts)) if len(shape) == 2]
+    linear = sum(prod(shape) for shape in matrices if prod(shape) != output)
     return each * (info.parameters - linear) + linear + copied
 
 
-def _inner(info: ModelInfo, *keys: str) -> int:
-    config = inner_config(read_config(info.path))
-    return next((config[key] for key in keys if isinstance(config.get(key), int)), 0)
-
-
-def _matrices(info: ModelInfo) -> list[tuple[str, list[int]]]:
-    return [(name, shape) for name, _, shape in tensor_headers(list(info.parts)) if len(shape) == 2]
+# The weights of a folder as float32 arrays, one tensor at a time. safetensors files are mapped, not loaded, and need no
+# torch; pytorch_model.bin is read by torch with `weights_only`, so that no code in it can run.
 
 
 _DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}

@@ -32,7 +32,6 @@ class Loaded:
 
 def choose_device(wanted: str) -> str:
     """ "cpu", "cuda:0" (the GPU with the most free memory) or "mps"; ModelError if `wanted` is not there."""
-    torch = import_torch()
     has_cuda, has_mps = torch.cuda.is_available(), torch.backends.mps.is_available()
     if wanted == "auto":
         wanted = "cuda" if has_cuda else "mps" if has_mps else "cpu"
@@ -55,7 +54,7 @@ def choose_dtype(info: ModelInfo, device: str, wanted: str, n_ctx: int) -> str:
     if wanted != "auto":
         return wanted
     if device.startswith("cuda"):
-        return "bfloat16" if import_torch().cuda.is_bf16_supported() else "float16"
+        return "bfloat16" if torch.cuda.is_bf16_supported() else "float16"
     if device == "mps":
         return "float16"
     free = available_bytes()
@@ -65,14 +64,14 @@ def choose_dtype(info: ModelInfo, device: str, wanted: str, n_ctx: int) -> str:
 
 def load(info: ModelInfo, device: str, dtype: str, threads: int, n_ctx: int, spare: int = 0) -> Loaded:
     """The model on `device`, ready for passes; ModelError in one sentence if it cannot serve."""
-    torch = import_torch()
     import transformers
 
     torch.set_num_threads(threads)
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     loader = _loader(info, transformers)
-    check_room(info, device, dtype, n_ctx, _free_bytes(device))
+    free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else available_bytes()
+    check_room(info, device, dtype, n_ctx, free)
     try:
         return _prepared(_read(info, dtype, loader), device, dtype, n_ctx + spare, state_layers(info.path))
     except ModelError:
@@ -84,7 +83,7 @@ def load(info: ModelInfo, device: str, dtype: str, threads: int, n_ctx: int, spa
 def _read(info: ModelInfo, dtype: str, loader: Any) -> Any:
     computed = "bfloat16" if dtype == "int8" else dtype
     model, outcome = loader.from_pretrained(
-        str(info.path), dtype=getattr(import_torch(), computed), local_files_only=True, trust_remote_code=False,
+        str(info.path), dtype=getattr(torch, computed), local_files_only=True, trust_remote_code=False,
         use_safetensors=info.parts[0].suffix == ".safetensors", weights_only=True, output_loading_info=True,
     )  # fmt: skip
     missing = sorted(outcome["missing_keys"])
@@ -129,25 +128,6 @@ def _loader(info: ModelInfo, transformers: Any) -> Any:
             "folder; use a GGUF of this model."
         )
     return transformers.AutoModelForCausalLM if as_text else transformers.AutoModelForImageTextToText
-
-
-def _free_bytes(device: str) -> int | None:
-    if device.startswith("cuda"):
-        return import_torch().cuda.mem_get_info(device)[0]
-    return available_bytes()
-
-
-def import_torch() -> Any:
-    """torch; ModelError if it is not installed."""
-    try:
-        import torch
-    except ImportError:
-        raise ModelError("Hugging Face folders need torch and transformers; install requirements.txt.") from None
-    return torch
-
-
-# Reads the weights of a Hugging Face folder as float32 arrays, one tensor at a time. safetensors files are mapped, not
-# loaded, and need no torch; pytorch_model.bin is read by torch with `weights_only`, so that no code in it can run.
 
 
 # Linear layers for passes of a few rows, `pack_linears`, and for a quarter of the memory, `quantize_linears`. torch

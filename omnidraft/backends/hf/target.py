@@ -1,7 +1,7 @@
 """Targets in Hugging Face folders, run by transformers on the processor, a CUDA GPU or Apple's.
 
 `HfTarget` keeps `tokens` and the KV cache equal at all times, as `LlamaTarget` does. How a folder becomes a model on a
-device is hf_load.py's matter.
+device is load.py's matter.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+import torch
 
 from omnidraft.backends.base import N_BATCH, Aborted
 from omnidraft.backends.gguf.convert import folder_vocabulary
 from omnidraft.backends.gguf.file import ModelInfo, context_length
 from omnidraft.backends.hf.folder import read_folder, state_layers
-from omnidraft.backends.hf.load import choose_device, choose_dtype, import_torch, load
+from omnidraft.backends.hf.load import choose_device, choose_dtype, load
 from omnidraft.backends.llama.rewind import Rewinder
 from omnidraft.backends.llama.sizes import give_back
 from omnidraft.errors import ModelError, first_line
@@ -133,7 +134,6 @@ class HfTarget:
 
     def _read(self, ids: Sequence[int], wanted: int) -> np.ndarray:
         """One pass; the last `wanted` rows of logits. The cache is as before if it fails."""
-        torch = import_torch()
         held = len(self.tokens)
         self._rewinder.before_pass(held, wanted)
         more = _ONE_WIDTH - len(ids) if self._padded and len(ids) < _ONE_WIDTH else 0
@@ -209,7 +209,7 @@ class HfTarget:
             gc.collect()
             give_back()
             if self.device.startswith("cuda"):
-                import_torch().cuda.empty_cache()
+                torch.cuda.empty_cache()
 
     def _live(self) -> None:
         if self._model is None:

@@ -1,18 +1,18 @@
 """What ggml computes with on this machine: processors and graphics cards, and how much of their memory is free.
 
-llama-cpp-python has no names for ggml's functions on devices. Knows no models.
+Knows no models.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
 import llama_cpp
 
-from omnidraft.backends.llama.runtime import begin_call, declare, load_library
+from omnidraft.backends.llama.runtime import begin_call, ggml
 
 CPU, GPU, INTEGRATED = 0, 1, 2  # ggml_backend_dev_type
 
@@ -32,9 +32,10 @@ class Device:
 def local_devices() -> list[Device]:
     """What this machine computes with, RPC devices left out."""
     begin_call()
-    ggml = device_functions()
-    handles = [ggml.ggml_backend_dev_get(i) for i in range(ggml.ggml_backend_dev_count())]
-    return [describe(handle) for handle in handles if _registry_name(handle) != "RPC"]
+    handles = [ggml("backend_dev_get")(i) for i in range(ggml("backend_dev_count")())]
+    registries = [ggml("backend_dev_backend_reg")(handle) for handle in handles]
+    names = map(ggml("backend_reg_name"), registries)
+    return [describe(handle) for handle, name in zip(handles, names, strict=True) if name != b"RPC"]
 
 
 def local_cards() -> list[Device]:
@@ -52,54 +53,16 @@ def gpu_offload() -> bool:
 
 def describe(handle: int) -> Device:
     """The device behind ggml's pointer, its memory as it is now."""
-    ggml = device_functions()
     free, total = ctypes.c_size_t(), ctypes.c_size_t()
-    ggml.ggml_backend_dev_memory(handle, ctypes.byref(free), ctypes.byref(total))
+    ggml("backend_dev_memory")(handle, ctypes.byref(free), ctypes.byref(total))
     return Device(
         handle,
-        ggml.ggml_backend_dev_name(handle).decode(),
-        ggml.ggml_backend_dev_description(handle).decode(errors="replace"),
-        ggml.ggml_backend_dev_type(handle),
+        ggml("backend_dev_name")(handle).decode(),
+        ggml("backend_dev_description")(handle).decode(errors="replace"),
+        ggml("backend_dev_type")(handle),
         free.value,
         total.value,
     )
-
-
-def processor_buffers() -> int:
-    """ggml's buffer type for memory of this machine, as a pointer."""
-    return device_functions().ggml_backend_cpu_buffer_type()
-
-
-def _registry_name(handle: int) -> str:
-    ggml = device_functions()
-    return ggml.ggml_backend_reg_name(ggml.ggml_backend_dev_backend_reg(handle)).decode()
-
-
-@cache
-def device_functions() -> ctypes.CDLL:
-    """ggml's functions on devices, of which two libraries hold a part each."""
-    pointer, size, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
-    sizes = ctypes.POINTER(size)
-    library, base, processor = load_library("ggml"), load_library("ggml-base"), load_library("ggml-cpu")
-    declare(library, "ggml_backend_dev_count", size)
-    declare(library, "ggml_backend_dev_get", pointer, size)
-    declare(library, "ggml_backend_register", None, pointer)
-    for name, result, arguments in (
-        ("ggml_backend_dev_name", text, (pointer,)),
-        ("ggml_backend_dev_description", text, (pointer,)),
-        ("ggml_backend_dev_type", ctypes.c_int, (pointer,)),
-        ("ggml_backend_dev_memory", None, (pointer, sizes, sizes)),
-        ("ggml_backend_dev_backend_reg", pointer, (pointer,)),
-        ("ggml_backend_reg_name", text, (pointer,)),
-        ("ggml_backend_reg_dev_count", size, (pointer,)),
-        ("ggml_backend_reg_dev_get", pointer, (pointer, size)),
-    ):
-        declare(base, name, result, *arguments)
-        setattr(library, name, getattr(base, name))
-    found = base if hasattr(base, "ggml_backend_cpu_buffer_type") else processor
-    declare(found, "ggml_backend_cpu_buffer_type", pointer)
-    setattr(library, "ggml_backend_cpu_buffer_type", found.ggml_backend_cpu_buffer_type)  # noqa: B010 - as above
-    return library
 
 
 # Which layers of a model lie on which device, as llama.cpp is told. Knows nothing of how that was decided. llama.cpp
@@ -128,18 +91,12 @@ class Placement:
             shares[-1] += 1.0  # the output counts as a layer
         length = max(llama_cpp.llama_max_devices(), len(shares) + 1)
         self._shares = (ctypes.c_float * length)(*shares)
-        self._progress = llama_cpp.llama_progress_callback(lambda _share, _data: True)
         kept = [_Override(_OUTPUT, output_in)] if output_in is not None else []
         self._overrides = (_Override * (len(kept) + 1))(*kept, _Override(None, None))
-
-    def told_of_progress(self, tell: Callable[[float], bool]) -> None:
-        """`tell` hears after every tensor which share of them is in place; False ends the loading."""
-        self._progress = llama_cpp.llama_progress_callback(lambda share, _data: tell(share))
 
     def apply(self, parameters: llama_cpp.llama_model_params) -> None:
         """Write it into `parameters`, which point into this object from now on."""
         parameters.devices = ctypes.cast(self._devices, ctypes.c_void_p)
         parameters.tensor_split = ctypes.cast(self._shares, ctypes.POINTER(ctypes.c_float))
         parameters.tensor_buft_overrides = ctypes.cast(self._overrides, ctypes.c_void_p)
-        parameters.progress_callback = self._progress
         parameters.n_gpu_layers = self.layers + 1 if self.layers else 0

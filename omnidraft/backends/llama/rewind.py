@@ -70,21 +70,18 @@ class Rewinder:
             return self._forget()
         if self.method == "cut":
             return length if self._context.cut(length) else self._forget()
-        if self._can_roll_back(length, held) and self._context.cut(length):
+        # llama.cpp also accepts cuts to the very start of the pass and beyond, and then computes with a wrong state.
+        near = self.method == "rollback" and self._start < length and held - length <= self._context.rollback
+        if near and self._context.cut(length):
             self._start = held  # one rollback per pass: the kept states count from its end
             return length
         self._start = held
-        marks = [mark for mark in (self._prompt, self._round) if mark is not None and mark.length <= length]
-        if marks:
-            mark = max(marks, key=lambda m: m.length)
-            if self._context.restore_state(mark.state, mark.length):
-                self._drop_behind(mark.length)
-                return mark.length
+        marks = [mark if mark and mark.length <= length else None for mark in (self._prompt, self._round)]
+        last = max(filter(None, marks), key=lambda mark: mark.length, default=None)
+        if last is not None and self._context.restore_state(last.state, last.length):
+            self._prompt, self._round = marks
+            return last.length
         return self._forget()
-
-    def _can_roll_back(self, length: int, held: int) -> bool:
-        # llama.cpp also accepts cuts to the very start of the pass and beyond, and then computes with a wrong state.
-        return self.method == "rollback" and self._start < length and held - length <= self._context.rollback
 
     def forget(self) -> None:
         """The context was emptied."""
@@ -95,12 +92,6 @@ class Rewinder:
         self._context.clear()
         self.forget()
         return 0
-
-    def _drop_behind(self, length: int) -> None:
-        if self._prompt is not None and self._prompt.length > length:
-            self._prompt = None
-        if self._round is not None and self._round.length > length:
-            self._round = None
 
 
 def rollback_steps(info: ModelInfo) -> int:

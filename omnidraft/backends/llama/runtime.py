@@ -8,11 +8,12 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
-import struct
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import cache
 
+import gguf
 import llama_cpp
 
 from omnidraft.vocab import llama_vocab
@@ -33,17 +34,15 @@ def _leave_out_amx() -> None:
     quantized model ends the program (llama.cpp's issue 20824). Which compiler built the library is not told.
     """
     layouts = _processor_layouts()
-    kept = [pointer for pointer in layouts if _ggml().ggml_backend_buft_name(pointer) != b"AMX"]
+    kept = [pointer for pointer in layouts if ggml("backend_buft_name")(pointer) != b"AMX"]
     for place, pointer in enumerate(kept + [0] * (len(layouts) - len(kept))):
         layouts[place] = pointer
 
 
 def _processor_layouts() -> ctypes.Array:
     """ggml's own list of buffer types for the processor's weights, not a copy."""
-    base, devices = _ggml(), load_library("ggml")
-    declare(devices, "ggml_backend_dev_by_type", ctypes.c_void_p, ctypes.c_int)
-    registry = base.ggml_backend_dev_backend_reg(devices.ggml_backend_dev_by_type(_PROCESSOR))
-    address = base.ggml_backend_reg_get_proc_address(registry, b"ggml_backend_dev_get_extra_bufts")
+    registry = ggml("backend_dev_backend_reg")(ggml("backend_dev_by_type")(_PROCESSOR))
+    address = ggml("backend_reg_get_proc_address")(registry, b"ggml_backend_dev_get_extra_bufts")
     if not address:
         return (ctypes.c_void_p * 0)()
     listed = ctypes.CFUNCTYPE(ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p)(address)(None)
@@ -70,15 +69,14 @@ def supports_architecture(architecture: str) -> bool:
 
     Asks the library itself with a file that holds nothing but the name: it must fail, the reason tells.
     """
-    name, key = architecture.encode(), b"general.architecture"
-    form = f"<4sIQQQ{len(key)}sIQ{len(name)}s"  # version 3, no tensor, one entry, which is a text (8)
-    head = struct.pack(form, b"GGUF", 3, 0, 1, len(key), key, 8, len(name), name)
     parameters = llama_cpp.llama_model_default_params()
     parameters.vocab_only = True
     with tempfile.TemporaryDirectory() as folder:
         probe = os.path.join(folder, "architecture.gguf")
-        with open(probe, "wb") as file:
-            file.write(head)
+        writer = gguf.GGUFWriter(probe, architecture)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.close()
         begin_call()
         model = llama_cpp.llama_model_load_from_file(os.fsencode(probe), parameters)
         if model:
@@ -88,32 +86,46 @@ def supports_architecture(architecture: str) -> bool:
     return "unknown model architecture" not in reason and "cannot be used as main model" not in reason
 
 
-def declare(library: ctypes.CDLL, name: str, result: object, *arguments: object) -> None:
-    """Give a C function of `library` its types."""
-    function = getattr(library, name)
-    function.restype, function.argtypes = result, arguments
-
-
-def load_library(name: str) -> ctypes.CDLL:
-    """One of the libraries that came with llama-cpp-python: "ggml-base", "ggml-rpc"."""
-    form = {"win32": "{}.dll", "darwin": "lib{}.dylib"}.get(sys.platform, "lib{}.so")
-    return ctypes.CDLL(os.path.join(os.path.dirname(llama_cpp.__file__), "lib", form.format(name)))
+_POINTER, _SIZE, _TEXT, _INT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_int
+_FUNCTIONS: dict[str, tuple] = {  # what they return, and their arguments
+    "type_size": (_SIZE, _INT),
+    "blck_size": (ctypes.c_int64, _INT),
+    "backend_buft_name": (_TEXT, _POINTER),
+    "backend_cpu_buffer_type": (_POINTER,),
+    "backend_register": (None, _POINTER),
+    "backend_dev_count": (_SIZE,),
+    "backend_dev_get": (_POINTER, _SIZE),
+    "backend_dev_by_type": (_POINTER, _INT),
+    "backend_dev_name": (_TEXT, _POINTER),
+    "backend_dev_description": (_TEXT, _POINTER),
+    "backend_dev_type": (_INT, _POINTER),
+    "backend_dev_memory": (None, _POINTER, ctypes.POINTER(_SIZE), ctypes.POINTER(_SIZE)),
+    "backend_dev_backend_reg": (_POINTER, _POINTER),
+    "backend_reg_name": (_TEXT, _POINTER),
+    "backend_reg_dev_count": (_SIZE, _POINTER),
+    "backend_reg_dev_get": (_POINTER, _POINTER, _SIZE),
+    "backend_reg_get_proc_address": (_POINTER, _POINTER, _TEXT),
+    "backend_rpc_init": (_POINTER, _TEXT, ctypes.c_uint32),
+    "backend_rpc_add_server": (_POINTER, _TEXT),
+    "backend_rpc_start_server": (None, _TEXT, _TEXT, _SIZE, _SIZE, ctypes.POINTER(_POINTER)),
+}
 
 
 @cache
-def _ggml() -> ctypes.CDLL:
-    library = load_library("ggml-base")
-    pointer, text = ctypes.c_void_p, ctypes.c_char_p
-    for name, result, arguments in (
-        ("ggml_backend_dev_backend_reg", pointer, (pointer,)),
-        ("ggml_backend_reg_get_proc_address", pointer, (pointer, text)),
-        ("ggml_backend_buft_name", text, (pointer,)),
-    ):
-        declare(library, name, result, *arguments)
-    library.ggml_type_size.restype = ctypes.c_size_t
-    library.ggml_type_size.argtypes = library.ggml_blck_size.argtypes = (ctypes.c_int,)
-    library.ggml_blck_size.restype = ctypes.c_int64
-    return library
+def ggml(name: str) -> Callable:
+    """One of ggml's own functions, named without "ggml_", whichever of the libraries has it.
+
+    llama-cpp-python has no names for them.
+    """
+    libraries = map(_library, ("ggml", "ggml-base", "ggml-cpu", "ggml-rpc"))  # opened as far as is needed
+    function = next(found for one in libraries if (found := getattr(one, f"ggml_{name}", None)) is not None)
+    function.restype, *function.argtypes = _FUNCTIONS[name]
+    return function
+
+
+def _library(name: str) -> ctypes.CDLL:
+    form = {"win32": "{}.dll", "darwin": "lib{}.dylib"}.get(sys.platform, "lib{}.so")
+    return ctypes.CDLL(os.path.join(os.path.dirname(llama_cpp.__file__), "lib", form.format(name)))
 
 
 @cache
@@ -121,7 +133,7 @@ def type_layout(tensor_type: int) -> tuple[int, int] | None:
     """(elements per block, bytes per block) of a ggml tensor type; None if this library does not know it."""
     if not 0 <= tensor_type < llama_cpp.GGML_TYPE_COUNT:
         return None
-    block, size = _ggml().ggml_blck_size(tensor_type), _ggml().ggml_type_size(tensor_type)
+    block, size = ggml("blck_size")(tensor_type), ggml("type_size")(tensor_type)
     return (block, size) if block > 0 and size > 0 else None
 
 

@@ -14,29 +14,21 @@ import struct
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
 from statistics import median
 from time import perf_counter
 
 import llama_cpp
 import psutil
 
-from omnidraft.backends.llama.devices import (
-    CPU,
-    Device,
-    describe,
-    device_functions,
-    local_cards,
-    local_devices,
-)
-from omnidraft.backends.llama.runtime import begin_call, declare, load_library
+from omnidraft.backends.llama.devices import CPU, Device, describe, local_cards, local_devices
+from omnidraft.backends.llama.runtime import begin_call, ggml
 from omnidraft.errors import ModelError
 from omnidraft.settings.fields import Address
 
-# llama.cpp's RPC backend by its exported C functions: lend this machine's devices, or register those of workers.
-# llama-cpp-python has no names for them. Everything here aborts the process on a lost connection or a bad endpoint, so
-# it is called only in child processes that may die (target_child.py, worker_server.py). It sets no time limits, so
-# that a cut cable would never be noticed: `notice_lost_peers`. Knows no models.
+# llama.cpp's RPC backend by its exported C functions: lend this machine's devices, or register those of workers. All
+# of it aborts the process on a lost connection or a bad endpoint, so it is called only in child processes that may die
+# (target_child.py, worker_server.py). It sets no time limits, so that a cut cable would never be noticed:
+# `notice_lost_peers`. Knows no models.
 
 
 _MEMORY_SLOT = 2  # of `ggml_backend_device_i`: which of a device's functions tells its memory
@@ -65,14 +57,12 @@ def lent_devices(name: str | None) -> list[Device]:
 def register(endpoint: str) -> list[Device]:
     """Connect to a worker ("a.b.c.d:port") and return its devices. Aborts the process if that fails."""
     _need()
-    _KEPT.append(_rpc().ggml_backend_rpc_init(endpoint.encode(), 0))  # holds the one connection that all else uses
-    registry = _rpc().ggml_backend_rpc_add_server(endpoint.encode())
+    _KEPT.append(ggml("backend_rpc_init")(endpoint.encode(), 0))  # holds the one connection that all else uses
+    registry = ggml("backend_rpc_add_server")(endpoint.encode())
     if not registry:
         raise ModelError(f"The worker at {endpoint} lends no device.")
-    ggml = device_functions()
-    ggml.ggml_backend_register(registry)
-    count = ggml.ggml_backend_reg_dev_count(registry)
-    return [describe(ggml.ggml_backend_reg_dev_get(registry, i)) for i in range(count)]
+    ggml("backend_register")(registry)
+    return [describe(ggml("backend_reg_dev_get")(registry, i)) for i in range(ggml("backend_reg_dev_count")(registry))]
 
 
 def serve(endpoint: str, devices: Sequence[Device], threads: int, cache_dir: str | None) -> None:
@@ -80,7 +70,7 @@ def serve(endpoint: str, devices: Sequence[Device], threads: int, cache_dir: str
     _need()
     handles = (ctypes.c_void_p * len(devices))(*(device.handle for device in devices))
     folder = cache_dir.encode() if cache_dir else None
-    _rpc().ggml_backend_rpc_start_server(endpoint.encode(), folder, threads, len(devices), handles)
+    ggml("backend_rpc_start_server")(endpoint.encode(), folder, threads, len(devices), handles)
 
 
 def tell_memory(device: Device, ask: Callable[[], tuple[int, int]]) -> None:
@@ -111,18 +101,6 @@ def _need() -> None:
         raise ModelError(
             "This build of llama-cpp-python has no RPC backend; install it as requirements.txt says: -DGGML_RPC=ON."
         )
-
-
-@cache
-def _rpc() -> ctypes.CDLL:
-    pointer, size, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
-    library = load_library("ggml-rpc")
-    declare(library, "ggml_backend_rpc_add_server", pointer, text)
-    declare(library, "ggml_backend_rpc_init", pointer, text, ctypes.c_uint32)
-    declare(
-        library, "ggml_backend_rpc_start_server", None, text, text, size, size, ctypes.POINTER(pointer)
-    )  # fmt: skip
-    return library
 
 
 GONE_AFTER = 20  # seconds without a sign of the other machine

@@ -15,11 +15,12 @@ import sys
 import threading
 import time
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 from omnidraft.backends.base import Aborted
-from omnidraft.backends.llama.devices import Placement, processor_buffers
+from omnidraft.backends.llama.devices import Placement
 from omnidraft.backends.llama.model import LlamaTarget
-from omnidraft.backends.llama.runtime import AbortFlag
+from omnidraft.backends.llama.runtime import AbortFlag, ggml
 from omnidraft.backends.remote import rpc
 from omnidraft.backends.remote.rpc import notice_lost_peers
 from omnidraft.backends.remote.target_link import (
@@ -38,6 +39,7 @@ from omnidraft.backends.remote.target_link import (
 )
 from omnidraft.errors import OmniDraftError
 from omnidraft.processes import system
+from omnidraft.processes.progress import Progress, watched
 from omnidraft.settings.config import ModelSettings
 
 _TOLD = ("n_ctx", "n_batch", "can_rewind", "cannot_rewind_reason", "rewind_method", "widest", "notices")
@@ -89,9 +91,9 @@ def _open(asked: dict, connection: Connection) -> LlamaTarget:
         threading.Thread(target=_watch_connections, args=(loading,), daemon=True).start()
         devices = [device for worker in asked["workers"] for device in rpc.register(worker)]
         handles = [device.handle for device in devices]
-        placement = Placement(handles, asked["layers"], processor_buffers())
-        placement.told_of_progress(_Progress(connection))
-    target = LlamaTarget.open(asked["path"], settings, max_rows=asked["max_rows"], placement=placement)
+        placement = Placement(handles, asked["layers"], ggml("backend_cpu_buffer_type")())
+    with watched(_Telling(Path(asked["path"]), connection)):
+        target = LlamaTarget.open(asked["path"], settings, max_rows=asked["max_rows"], placement=placement)
     loading.set()
     notice_lost_peers()
     return target
@@ -102,18 +104,19 @@ def _watch_connections(loaded: threading.Event) -> None:
         notice_lost_peers()
 
 
-class _Progress:
-    """Tells the app how far loading has come; called by llama.cpp for every tensor."""
+class _Telling(Progress):
+    """Tells the app how far loading has come; llama.cpp asks for every tensor."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, path: Path, connection: Connection) -> None:
+        super().__init__(path)
         self._connection = connection
         self._told = 0.0
 
-    def __call__(self, share: float) -> bool:
+    def go_on(self) -> bool:
         if time.monotonic() - self._told >= _TELLS:
             self._told = time.monotonic()
             try:
-                send(self._connection, Reply(LOADING, seconds=share))
+                send(self._connection, Reply(LOADING, seconds=self.share or 0.0, text=self.doing))
             except Gone:
                 return False
         return True

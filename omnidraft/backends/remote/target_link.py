@@ -46,7 +46,8 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """held: how many tokens the cache holds now; seconds: what the work itself took."""
+    """held: how many tokens the cache holds now; seconds: what the work itself took. LOADING: text says what is being
+    done, seconds which share of it is."""
 
     how: int
     held: int = 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +20,7 @@ import psutil
 
 from omnidraft.backends.base import Aborted
 from omnidraft.backends.gguf.file import usable_info
+from omnidraft.backends.llama.rewind import passes
 from omnidraft.backends.remote.rpc import reachable
 from omnidraft.backends.remote.target_link import (
     ABORTED,
@@ -34,6 +35,7 @@ from omnidraft.backends.remote.target_link import (
 )
 from omnidraft.backends.remote.workers import Plan, plan
 from omnidraft.errors import ModelError
+from omnidraft.processes.progress import tell
 from omnidraft.settings.config import ModelSettings
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
@@ -57,7 +59,7 @@ class TargetProcess:
     cannot_rewind_reason: str | None = None
     rewind_method = "cut"
 
-    def __init__(self, path: Path, settings: ModelSettings, progress: Callable[[float], None]) -> None:
+    def __init__(self, path: Path, settings: ModelSettings) -> None:
         self.info = usable_info(path)
         self.name = self.info.name
         self.vocabulary = read_gguf_vocabulary(self.info.path)
@@ -65,7 +67,6 @@ class TargetProcess:
         self.max_rows = MAX_ROWS
         self.notices: list[str] = []
         self.plan: Plan | None = None
-        self._progress = progress
         self._tokens: list[int] = []
         self._link: TargetLink | None = None
         self._lock = threading.RLock()
@@ -75,14 +76,12 @@ class TargetProcess:
         self._launch()
 
     @classmethod
-    def open(
-        cls, path: str | Path, settings: ModelSettings, progress: Callable[[float], None] = lambda share: None
-    ) -> TargetProcess:
+    def open(cls, path: str | Path, settings: ModelSettings) -> TargetProcess:
         """Load the model at `path` in a process of its own, over the workers that `settings` name.
 
-        ModelError in one sentence if it cannot serve. `progress` hears which share of the weights is in place.
+        ModelError in one sentence if it cannot serve.
         """
-        return cls(Path(path), settings, progress)
+        return cls(Path(path), settings)
 
     @property
     def tokens(self) -> list[int]:
@@ -112,11 +111,10 @@ class TargetProcess:
                 raise ValueError(f"{rows} rows asked of {len(ids)} ids")
             if rows <= self.max_rows:
                 return self._extend(ids, rows)
-            first = len(ids) - rows + self.max_rows
-            parts = [self._extend(ids[:first], self.max_rows).copy()]
-            for start in range(first, len(ids), self.max_rows):
-                part = ids[start : start + self.max_rows]
-                parts.append(self._extend(part, len(part)).copy())
+            parts, done = [], 0
+            for count, outputs in passes(len(ids), rows, len(ids), self.max_rows):
+                parts.append(self._extend(ids[done : done + count], outputs).copy())
+                done += count
             return np.concatenate(parts)
 
     def rewind(self, length: int) -> None:
@@ -218,7 +216,7 @@ class TargetProcess:
         self._link = TargetLink(self._asked(), self.max_rows, self.vocabulary.size)
         try:
             while (reply := self._link.reply(LOADING_STALLED)).how == LOADING:
-                self._progress(reply.seconds)
+                tell(reply.text, reply.seconds)
         except Gone:
             raise self._lost(loading=True) from None
         except TimeoutError:

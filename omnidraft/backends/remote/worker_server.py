@@ -35,7 +35,8 @@ def main(options: dict) -> int:
         devices = rpc.lent_devices(options["device"])
         limit = options["memory"]
         if limit is not None:
-            _limit_memory(limit)
+            with suppress(AttributeError):  # where the system can, it refuses more; what is held counts on Linux only
+                system.limit_memory(psutil.Process().memory_info().data + limit)
         _tell_true_memory(devices, limit)
     except OmniDraftError as error:
         print(json.dumps({"failed": str(error)}), flush=True)
@@ -77,12 +78,6 @@ def _memory(limit: int | None, total: int) -> Callable[[], tuple[int, int]]:
         return max(0, min(free, limit - (own.memory_info().rss - begun))), min(limit, total)
 
     return ask
-
-
-def _limit_memory(limit: int) -> None:
-    """Let the system refuse more than `limit` bytes beyond what is held now, where it can."""
-    with suppress(AttributeError):  # what is held counts so on Linux only
-        system.limit_memory(psutil.Process().memory_info().data + limit)
 
 
 def _follow_outer() -> None:

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
-from omnidraft.chats.records import Conversation, Message, whole_text
-from omnidraft.chats.titles import MAX_TITLE, UNTITLED, automatic_title, one_line, shorten
+from omnidraft.chats.records import Conversation, Message, title_of, whole_text
+from omnidraft.chats.titles import UNTITLED, automatic_title
 from omnidraft.errors import StorageError
 from omnidraft.format import size
 
@@ -59,7 +59,7 @@ def as_stored(talk: Talk) -> tuple[Conversation, list[Message]] | None:
     now = time.time()
     created = min(talk.created or turns[0].created or now, now)
     updated = min(talk.updated or turns[-1].created or created, now)
-    title = shorten(one_line(whole_text(talk.title)), MAX_TITLE * 2)
+    title = title_of(talk.title)
     automatic = automatic_title(turns[0].text) if turns[0].role == "user" else UNTITLED
     chat = Conversation(uuid.uuid4().hex, title or automatic, created, updated, bool(title), whole_text(talk.system))
     made: dict[tuple[str | None, str], Message] = {}  # by what is above and the turn's key

@@ -93,10 +93,7 @@ def _copy_database(source: Path, target: Path, old: bytes | None, new: bytes | N
         return
     try:
         before = _content(source, old)
-        if new is not None:
-            database.copy_sealed(new, source, target)
-        elif old is not None:
-            database.copy_open(old, source, target)
+        database.copy(source, target, old, new)
         if _content(target, new) == before:
             return
     except database.DatabaseError as error:

@@ -173,8 +173,8 @@ def test_damaged_sentencepiece_files_are_refused(tmp_path: Path):
     write_model(tmp_path, invent_pieces(600))
     path = tmp_path / "tokenizer.model"
     spm = read_spm(path)
-    assert spm.pieces[:3] == FIRST[:3]
-    assert (len(spm.pieces), spm.bos, spm.eos, spm.adds_space, spm.types[5]) == (600, 1, 2, True, 6)
+    assert spm.tokens[:3] == FIRST[:3]
+    assert (len(spm.tokens), spm.bos, spm.eos, spm.adds_space, spm.types[5]) == (600, 1, 2, True, 6)
     whole = path.read_bytes()
     for damaged in (b"", whole[:1000], b"\xff" * 50, whole[:-3]):
         path.write_bytes(damaged)

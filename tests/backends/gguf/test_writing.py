@@ -13,10 +13,11 @@ from omnidraft.settings.config import ModelSettings
 
 def test_what_a_killed_process_left_is_deleted_and_what_is_written_is_not(tmp_path):
     (tmp_path / ".big.gguf.x.gguf-part").write_bytes(b"x")
-    with requantize.scratch(tmp_path / "other.gguf") as fresh:
+    with requantize.replacing(tmp_path / "other.gguf") as fresh:
         with requantize.replacing(tmp_path / "out.gguf"):
             pass
         assert sorted(path.name for path in tmp_path.iterdir()) == [fresh.name, "out.gguf"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.gguf", "out.gguf"]
 
 
 def test_an_interrupted_file_leaves_nothing_behind(tmp_path):

@@ -8,6 +8,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import psutil
@@ -18,6 +19,7 @@ from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.remote import target_process
 from omnidraft.backends.remote.target_process import TargetProcess
 from omnidraft.errors import ModelError
+from omnidraft.processes.progress import CalledOff, Progress, watched
 from omnidraft.settings.config import ModelSettings
 from tests.lent import named, needs_rpc, workers
 
@@ -121,6 +123,20 @@ def test_it_ends_with_the_program_that_started_it(model):
     app.stdout.close()
     psutil.wait_procs([child], timeout=60)
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def test_how_far_loading_is_is_told_here_and_it_can_be_called_off(model):
+    class Watching(Progress):
+        heard: ClassVar[list[str]] = []
+
+        def go_on(self) -> bool:
+            self.heard.append(self.doing)
+            return super().go_on()
+
+    with watched(Watching(model)), TargetProcess.open(model, SETTINGS):
+        assert f"reading {model.stem.removesuffix('-f16')}" in Watching.heard
+    with watched(Progress(model, called_off=True)), pytest.raises(CalledOff):
+        TargetProcess.open(model, SETTINGS)
 
 
 @needs_rpc
