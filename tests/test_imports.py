@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "omnidraft"
-STORAGE = ("sqlite3", "sqlcipher3")
+STORAGE = ("sqlite3", "sqlcipher3", "sqlitedict")
 PAGES = ("gradio", "fastapi", "uvicorn")
 TRAINING = ("torch", "transformers", "peft")
 
@@ -40,7 +40,7 @@ def test_decoding_knows_neither_pages_nor_files_nor_training():
 
 def test_neither_does_the_engine():
     """llama-cpp-python loads sqlite3 for a disk cache of its own; nothing of ours that the engine needs does."""
-    assert not loaded_by(modules("engine")) & {*PAGES, *TRAINING}
+    assert not loaded_by(modules("engine")) & {"sqlitedict", *PAGES, *TRAINING}
     ours = loaded_by("import omnidraft.engine", whole=True)
     assert "omnidraft.vocab.ngram_cache" in ours
     for name in ours:

@@ -8,6 +8,7 @@ system keeps by itself (snapshots, a drive's spare blocks) is out of reach.
 
 from __future__ import annotations
 
+import gc
 import shutil
 import time
 from collections import Counter
@@ -132,6 +133,7 @@ def _versions(adapters: Path) -> Counter[str]:
 
 
 def _rows(path: Path, query: str) -> list[tuple]:
+    """Without sqlitedict, which closes a file some time after it was told to; until then it counts as in use."""
     if not path.is_file() or not path.stat().st_size:
         return []
     try:
@@ -141,7 +143,7 @@ def _rows(path: Path, query: str) -> list[tuple]:
         raise StorageError(f"{path} cannot be read: {error}.") from error
 
 
-CLOSING_SECONDS = 3.0  # that a file may be open for somebody who only lists what is in it
+CLOSING_SECONDS = 3.0  # what sqlitedict may take to close a file it was told to
 LEARNED = ("ngrams", "replay", "metrics")  # who answers or learns has these open
 _GENERATED = {"statistics", "token_ids", "origins", "target"}  # what an answer's meta data may have
 _OPEN = ("", "-wal", "-shm")  # what an open store consists of
@@ -240,10 +242,7 @@ def _forget_files(paths: ProfilePaths, conversations: int, kept: Collection[Path
         if paths.replay.is_file():
             with ReplayStore(paths.replay) as replay:
                 answers = len(replay)
-    ngrams = 0
-    with suppress(StorageError):
-        for table in ngram_tables(paths.ngrams):
-            ngrams += len(_rows(paths.ngrams, f"SELECT 1 FROM \"{table}\" WHERE key <> 'meta'"))
+    ngrams = _count_ngrams(paths.ngrams)
     versions = _forget_adapters(paths.adapters, None)
     files = 0
     for file in sorted(path for path in paths.root.rglob("*") if path.is_file() or path.is_symlink()):
@@ -271,6 +270,8 @@ def _refuse_others(paths: ProfilePaths) -> None:
     """StorageError if another program, as a chat on the terminal, has open what is to be changed: it would write back
     what it still knows."""
     give_up = time.monotonic() + CLOSING_SECONDS
+    if in_use(paths, LEARNED):
+        gc.collect()  # sqlitedict leaves the connection it lists the tables with to the garbage collector
     while in_use(paths, LEARNED):
         if time.monotonic() > give_up:
             raise StorageError(
@@ -313,3 +314,13 @@ def _forget_ngrams(path: Path, chat: str, written: Collection[int] | None) -> in
         finally:
             store.close()
     return gone
+
+
+def _count_ngrams(path: Path) -> int:
+    counted = 0
+    with suppress(StorageError):
+        for table in ngram_tables(path):
+            store = NgramStore(path, table)
+            counted += len(store.rows)
+            store.close()
+    return counted

@@ -171,7 +171,7 @@ def open_database(path: Path, application_id: int, migrations: Sequence[Migratio
         connection = connect(path, timeout=BUSY_SECONDS, check_same_thread=False, isolation_level=None)
         try:
             _check_owner(connection, path, application_id)
-            prepare(connection)
+            _prepare(connection)
             _migrate(connection, path, application_id, migrations)
         except BaseException:
             connection.close()
@@ -254,8 +254,7 @@ def _check_owner(connection: sqlite3.Connection, path: Path, application_id: int
         raise StorageError(f"{path} is a database that OmniDraft did not write; it was left alone.")
 
 
-def prepare(connection: sqlite3.Connection) -> None:
-    """What every connection to one of our files is set to."""
+def _prepare(connection: sqlite3.Connection) -> None:
     for pragma in (
         "trusted_schema=OFF",  # a planted view or trigger cannot call functions with side effects
         "secure_delete=ON",

@@ -1,7 +1,7 @@
-"""Keeps the learned n-grams of one vocabulary pair in a table of an SQLite file.
+"""Keeps the learned n-grams of one vocabulary pair in a table of an SQLite file, through sqlitedict.
 
-Knows rows of JSON and transactions, nothing of eviction. Values are JSON text: a file that holds anything else, which
-other programs might unpickle and so run, is refused.
+Knows rows of JSON and transactions, nothing of eviction. sqlitedict would unpickle by default, which runs code from
+the file: values are JSON text here, and a file that holds anything else is refused before sqlitedict sees it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Any
 
 from omnidraft.errors import StorageError
 from omnidraft.storage import database
+from omnidraft.storage.dict_table import DictTable
 
 FORMAT = 1
 _META = "meta"
-_LOCKED_SECONDS = 2.0  # how long to wait while another process writes
+_LOCKED_MILLISECONDS = 2000  # how long to wait while another process writes
 
 _FAILURES: tuple[type[Exception], ...] = (*database.Error, OSError, RuntimeError)
 
@@ -26,7 +27,7 @@ Row = tuple[int, list]
 
 
 class NgramStore:
-    """Rows (target id, value), value any JSON list, and one JSON object `meta`; for several threads, one at a time."""
+    """Rows (target id, value), value any JSON list, and one JSON object `meta`."""
 
     def __init__(self, path: Path, table: str):
         """Open or create. StorageError if the file cannot be used, is damaged, or holds anything but JSON."""
@@ -34,40 +35,49 @@ class NgramStore:
         with _explained(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             self.rows, self.meta = self._read()
-            self._connection = self._open()
+            self._table = self._open()
 
     def write(self, changed: Iterable[Row], gone: Iterable[int], meta: dict[str, Any]) -> None:
         """Change and delete rows in one transaction; returns when it is committed."""
-        rows = [(str(target_id), _encode(value)) for target_id, value in changed]
-        rows.append((_META, _encode({"format": FORMAT, **meta})))
-        with _explained(self.path), database.transaction(self._connection):
-            self._connection.executemany(f'REPLACE INTO "{self._name}" (key, value) VALUES (?, ?)', rows)
-            self._connection.executemany(f'DELETE FROM "{self._name}" WHERE key = ?', [(str(id),) for id in gone])
+        with _explained(self.path):
+            if not self._table.alive:  # it ended with a commit that failed, as on a full disk
+                self._table.close()
+                self._table = self._open()
+            self._table.conn.execute("BEGIN IMMEDIATE")
+            if failure := self._table.settle():  # locked by another process: nothing is queued that would wait as well
+                raise failure
+            try:
+                for target_id, value in changed:
+                    self._table[str(target_id)] = value
+                for target_id in gone:
+                    self._table.conn.execute(f'DELETE FROM "{self._name}" WHERE key = ?', (str(target_id),))
+                self._table[_META] = {"format": FORMAT, **meta}
+            finally:
+                self._table.commit()
 
     def purge(self) -> None:
         """Make deleted rows unreadable in the file too: overwrite, rewrite the file, empty the write-ahead log."""
         with _explained(self.path):
-            database.erase_deleted(self._connection)
+            self._table.close()
+            try:
+                with closing(database.connect(self.path)) as connection:
+                    connection.execute("PRAGMA secure_delete = ON")
+                    connection.execute("VACUUM")
+                    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            finally:
+                self._table = self._open()
 
     def close(self) -> None:
         with _explained(self.path):
-            self._connection.close()
+            self._table.close()
 
-    def _open(self) -> sqlite3.Connection:
-        connection = database.connect(
-            self.path, timeout=_LOCKED_SECONDS, check_same_thread=False, isolation_level=None
-        )  # fmt: skip
-        try:
-            database.prepare(connection)
-            connection.execute("PRAGMA synchronous=NORMAL")  # a power cut costs the last answers' n-grams, no more
-            connection.execute(f'CREATE TABLE IF NOT EXISTS "{self._name}" (key TEXT PRIMARY KEY, value BLOB)')
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+    def _open(self) -> DictTable:
+        table = DictTable(self.path, self._name, _encode, json.loads)
+        table.conn.execute(f"PRAGMA busy_timeout = {_LOCKED_MILLISECONDS}")
+        return table
 
     def _read(self) -> tuple[list[Row], dict[str, Any]]:
-        """All rows in one query."""
+        """All rows in one query: sqlitedict hands them over one by one between threads, ten times slower."""
         if not self.path.exists() or self.path.stat().st_size == 0:
             return [], {}
         with closing(database.connect(self.path)) as connection:

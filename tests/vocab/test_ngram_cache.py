@@ -364,15 +364,12 @@ def test_tampered_rows_are_refused_or_dropped(pair, path, value):
 def test_a_failing_commit_is_an_error_and_not_a_hang(pair, path, capfd):
     cache = NgramCache.open(path, pair, CacheSettings(seed=False))
     cache.learn(ids(pair, 1)[0])
-    cache._store._connection.execute("PRAGMA max_page_count = 3")  # as a full disk
+    cache._store._table.conn.execute("PRAGMA max_page_count = 3")  # as a full disk
     for token in ids(pair, 2000):
         cache.learn(token)
     with pytest.raises(StorageError, match="full"):
         cache.commit()
     assert len(cache) == 2000
-    cache._store._connection.execute("PRAGMA max_page_count = 100000")
-    cache.close()
-    assert len(stored(path, pair)) == 2000
     assert capfd.readouterr().err == ""
 
 
@@ -380,7 +377,7 @@ def test_a_locked_file_is_an_error_and_the_entries_are_written_later(pair, path)
     cache = NgramCache.open(path, pair, CacheSettings(seed=False))
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        cache._store._connection.execute("PRAGMA busy_timeout = 50")
+        cache._store._table.conn.execute("PRAGMA busy_timeout = 50")
         for token in ids(pair, 40):
             cache.learn(token)
         with pytest.raises(StorageError, match="locked"):
@@ -388,6 +385,30 @@ def test_a_locked_file_is_an_error_and_the_entries_are_written_later(pair, path)
         other.execute("ROLLBACK")
     cache.close()
     assert len(stored(path, pair)) == 40
+
+
+@pytest.mark.timeout(60)
+def test_a_writer_thread_that_died_is_replaced_by_the_next_commit(pair, path):
+    """It ends with a commit that failed, as on a full disk; what could not be written then is written later."""
+    cache = NgramCache.open(path, pair, CacheSettings(seed=False))
+    cache._store._table.conn.close()
+    cache.learn(ids(pair, 1)[0])
+    cache.commit()
+    cache.close()
+    assert len(stored(path, pair)) == 1
+
+
+@pytest.mark.timeout(60)
+def test_a_writer_thread_that_dies_meanwhile_is_an_error_and_not_a_hang(pair, path, monkeypatch, caplog):
+    monkeypatch.setattr("omnidraft.storage.dict_table.ANSWER_SECONDS", 1e9)  # it is its death that ends the wait
+    cache = NgramCache.open(path, pair, CacheSettings(seed=False))
+    monkeypatch.setattr(type(cache._store._table), "alive", True)
+    cache._store._table.conn.close()
+    cache.learn(ids(pair, 1)[0])
+    with pytest.raises(StorageError, match="does not answer"):
+        cache.commit()
+    cache.close()
+    assert "does not answer" in caplog.text
 
 
 def test_clearing_leaves_only_seeds_and_no_trace_in_the_file(pair, path):
