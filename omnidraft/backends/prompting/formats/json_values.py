@@ -24,14 +24,13 @@ Path = tuple[str, ...]
 class JsonScan:
     """Feed it the text from `{` on. `strings`: values of strings by path; `watched` are the paths whose text is kept.
 
-    Paths are of keys only: what stands in lists has none. A watched value's text is in `texts`, whole once its path
-    is in `ended`; characters that JSON forbids in strings are escaped there.
+    Paths are of keys only: what stands in lists has none. A watched value's text is in `texts`; characters that JSON
+    forbids in strings are escaped there.
     """
 
     def __init__(self, named: frozenset[Path], watched: frozenset[Path]) -> None:
         self.strings: dict[Path, str] = {}
         self.texts: dict[Path, list[str]] = {}
-        self.ended: set[Path] = set()
         self.keys: list[Path] = []  # that have come so far, of the first two levels
         self.done = self.failed = False
         self._named, self._watched = named, watched
@@ -144,7 +143,6 @@ class JsonScan:
             return
         if len(self._path) == len(self._stack):
             if self._copying == tuple(self._path):
-                self.ended.add(self._copying)
                 self._copying = None
             if self._path:
                 self._path.pop()
@@ -279,7 +277,7 @@ def _string(text: str, at: int, quote: str, behind: str) -> tuple[str, int]:
 _TYPES: dict[type, str] = {
     str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", list: "array", dict: "object",
 }  # fmt: skip
-ANY = frozenset(_TYPES.values())
+ANY, STRING = frozenset(_TYPES.values()), frozenset(("string",))
 _DEEPEST_REFERENCES = 16  # references within references
 Say = Callable[[str], None]
 
@@ -302,7 +300,7 @@ def types_of(schema: Any, root: Any = None, depth: int = 0) -> frozenset[str]:
     elif isinstance(schema.get("enum"), list):
         found = frozenset(_TYPES.get(type(value), "string") for value in schema["enum"])
     elif any(name in schema for name in ("minLength", "maxLength", "pattern", "format")):
-        found = frozenset(("string",))
+        found = STRING
     elif "properties" in schema:
         found = frozenset(("object",))
     for name in ("anyOf", "oneOf"):
@@ -315,7 +313,7 @@ def types_of(schema: Any, root: Any = None, depth: int = 0) -> frozenset[str]:
 
 def typed(text: str, types: frozenset[str]) -> Any:
     """The value that `text` spells. Text stays text where only that is allowed, or where nothing else fits."""
-    if types == {"string"}:
+    if types == STRING:
         return text
     try:
         value = json.loads(text, strict=False)

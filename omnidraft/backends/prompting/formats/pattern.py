@@ -7,7 +7,7 @@ White space between the parts of a pattern is the model's to choose. Knows nothi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,6 +124,70 @@ def skip_space(text: str, at: int) -> int:
     while at < len(text) and text[at].isspace():
         at += 1
     return at
+
+
+Steps = Generator[None, None, bool]  # yields wherever more text is needed; whether all was read that should be
+
+
+def resume(steps: Steps) -> bool | None:
+    """Reads on; None where more text is needed."""
+    try:
+        next(steps)
+    except StopIteration as over:
+        return bool(over.value)
+    return None
+
+
+class Incoming:
+    """Text as it comes, of which what stands in front of `at` has been read. final: no more will come."""
+
+    def __init__(self, text: str = "", final: bool = False) -> None:
+        self.text, self.at, self.final = text, 0, final
+        self._parts = [text]
+
+    def add(self, text: str, final: bool) -> None:
+        self._parts.append(text)
+        self.text, self.at, self.final = self.text[self.at :] + text, 0, final
+
+    @property
+    def rest(self) -> str:
+        """What has not been read."""
+        return self.text[self.at :]
+
+    @property
+    def read(self) -> str:
+        """What has."""
+        whole = "".join(self._parts)
+        return whole[: len(whole) - len(self.text) + self.at]
+
+    def restart(self) -> None:
+        """Back to the beginning."""
+        self.text, self.at = "".join(self._parts), 0
+
+    def take(self, end: int) -> str:
+        """What stands here up to `end`."""
+        at, self.at = self.at, end
+        return self.text[at:end]
+
+    def match(self, pattern: Sequence[Item]) -> Generator[None, None, Match | None]:
+        """The pattern if it stands here."""
+        while (found := match(pattern, self.text, self.at, self.final)) is MORE:
+            yield
+        return found if isinstance(found, Match) else None
+
+    def past(self, literal: str) -> Steps:
+        """Goes on behind `literal` if that stands here, which is told."""
+        while not self.final and len(self.text) - self.at < len(literal) and literal.startswith(self.text[self.at :]):
+            yield
+        found = self.text.startswith(literal, self.at)
+        self.at += len(literal) if found else 0
+        return found
+
+    def past_space(self) -> Generator[None, None, int]:
+        """Where something else than white space stands, or all ends; goes nowhere."""
+        while (at := skip_space(self.text, self.at)) == len(self.text) and not self.final:
+            yield
+        return at
 
 
 def overlap(text: str, marker: str) -> int:

@@ -329,16 +329,16 @@ class AnswerReader:
             self._doubted += told
         if not (attempt.done or attempt.failed or attempt.broken):
             return
-        self._attempt, self._text = None, attempt.rest
+        self._attempt, self._text = None, attempt.source.rest
         if attempt.failed:
             self._step, self._refused, self._doubted = self._home, True, None
         elif self._doubted is not None and attempt.broken:
-            self._told.think(attempt.raw)
+            self._told.think(attempt.source.read)
             self._step, self._doubted = self._thoughts, None
         elif self._doubted is not None:
-            self._raw, self._last, self._step = attempt.raw, attempt.shape, self._doubting
+            self._raw, self._last, self._step = attempt.source.read, attempt.shape, self._doubting
         elif attempt.broken:
-            self._told.add([CallBroken(attempt.raw)])
+            self._told.add([CallBroken(attempt.source.read)])
             self._step = self._content
             self._told.go_on()
         else:
