@@ -19,22 +19,17 @@ from typing import Any
 import numpy as np
 
 from omnidraft.backends.prompting.formats.pattern import is_marker
+from omnidraft.backends.prompting.formats.probe import KEYS, NAMES, RESULT, TEXT, USER, Way, call, result
 from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.vocabulary import TokenKind
 
 Message = Mapping[str, Any]
 Plain = dict[str, Any]
 
-PROBE, PROBE_RESULT, _PROBE_VALUE = "probe_of_tool_support", "probe of a result", "probe of a value"
-_PROBE_PARAMETERS = {"type": "object", "properties": {"c": {"type": "string", "description": "d"}}, "required": ["c"]}
-_PROBE_FUNCTION = {"name": PROBE, "description": "b", "parameters": _PROBE_PARAMETERS}
-PROBE_TOOLS = [{"type": "function", "function": _PROBE_FUNCTION}]
-_PROBE_CALL = {"name": PROBE, "arguments": json.dumps({"c": _PROBE_VALUE})}
-_PROBE_CALLED: list[Message] = [
-    {"role": "user", "content": "a"},
-    {"role": "assistant", "tool_calls": [{"id": "abcdefg12", "type": "function", "function": _PROBE_CALL}]},
-    {"role": "tool", "tool_call_id": "abcdefg12", "name": PROBE, "content": PROBE_RESULT},
-]
+_CALL = call(0, {KEYS[0]: TEXT}, Way(as_text=True, named_id=False, options={}))
+_CALLED: list[Message] = [
+    {"role": "user", "content": USER}, {"role": "assistant", "tool_calls": [_CALL]}, result(_CALL)
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +102,7 @@ def _written(call: Plain) -> str:
 
 # What every role may say, and a call with its result, as most templates take them.
 ROLES: list[Plain] = [{"role": role, "content": "a"} for role in ("system", "user", "assistant", "user")]
-CALLED = [part for message in _PROBE_CALLED for part in shaped(message, Fields("values", results=True))]
+CALLED = [part for message in _CALLED for part in shaped(message, Fields("values", results=True))]
 
 
 def fields_of_calls(render: Callable[[list[Plain]], str | None]) -> Fields:
@@ -115,12 +110,12 @@ def fields_of_calls(render: Callable[[list[Plain]], str | None]) -> Fields:
     results = False
     # A call beside content, behind it, or without any; some take no two messages of one role in a row.
     for content, alone, form in product(("b", ""), (False, True), ("values", "text")):
-        given, (asked, called, result) = Fields(form, alone, results=True), _PROBE_CALLED
-        chat = [asked, {**called, "content": content}, result]
+        given, (asked, called, told) = Fields(form, alone, results=True), _CALLED
+        chat = [asked, {**called, "content": content}, told]
         text = render([part for message in chat for part in shaped(message, given)])
-        results = results or (text is not None and PROBE_RESULT in text)
-        if text is not None and PROBE in text and _PROBE_VALUE in text:
-            return replace(given, results=PROBE_RESULT in text)
+        results = results or (text is not None and RESULT in text)
+        if text is not None and NAMES[0] in text and TEXT in text:
+            return replace(given, results=RESULT in text)
     return Fields(results=results)
 
 

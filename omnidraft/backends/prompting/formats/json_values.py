@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from omnidraft.backends.prompting.formats.pattern import skip_space
 from omnidraft.backends.prompting.json_schema import referred
 
 # A JSON object read in pieces: where it ends, and which strings and values stand at which keys. Only as strict as
@@ -18,6 +19,7 @@ from omnidraft.backends.prompting.json_schema import referred
 _OUTSIDE = re.compile(r"[\"{}\[\],:]")
 _INSIDE = re.compile(r"[\"\\\x00-\x1f]")
 _DEEPEST = 500
+CLOSERS = {"[": "]", "(": ")", "{": "}"}
 Path = tuple[str, ...]
 
 
@@ -118,7 +120,7 @@ class JsonScan:
     def _close(self, sign: str) -> None:
         self._end_value()
         self._copy(sign)
-        if not self._stack or {"{": "}", "[": "]"}[self._stack.pop()] != sign:
+        if not self._stack or CLOSERS[self._stack.pop()] != sign:
             self.failed = True
         self.done = not self._stack
         self._end_value()
@@ -176,24 +178,18 @@ def _decoded(text: str) -> str:
 
 
 _CONSTANTS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
-_SPACE = re.compile(r"\s*")
 _BARE = re.compile(r"[^\s,:=\[\](){}'\"]+(?:[^,:=\[\](){}\n]*[^\s,:=\[\](){}])?")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\n": "", "0": "\0"}
 _CODES = {"x": 2, "u": 4, "U": 8}
-_CLOSERS = {"[": "]", "(": ")", "{": "}"}
 _DEEPEST_LOOSE = 200
 
 
 def read_loose(text: str, quotes: tuple[str, ...] = ()) -> Any:
     """The value; ValueError if there is none, or more behind it. `quotes`: others than ' and "."""
-    value, at = _value(text, _skip(text, 0), (*quotes, '"', "'"), 0)
-    if _skip(text, at) != len(text):
+    value, at = _value(text, skip_space(text, 0), (*quotes, '"', "'"), 0)
+    if skip_space(text, at) != len(text):
         raise ValueError("more than one value")
     return value
-
-
-def _skip(text: str, at: int) -> int:
-    return _SPACE.match(text, at).end()  # type: ignore[union-attr]
 
 
 def _value(text: str, at: int, quotes: tuple[str, ...], depth: int) -> tuple[Any, int]:
@@ -215,20 +211,20 @@ def _value(text: str, at: int, quotes: tuple[str, ...], depth: int) -> tuple[Any
 
 def _entries(text: str, at: int, quotes: tuple[str, ...], depth: int) -> tuple[list[Any], int]:
     """What stands between brackets: values, or pairs between braces."""
-    pairs, closer = text[at] == "{", _CLOSERS[text[at]]
+    pairs, closer = text[at] == "{", CLOSERS[text[at]]
     found: list[Any] = []
-    at = _skip(text, at + 1)
+    at = skip_space(text, at + 1)
     while not text.startswith(closer, at):
         value, at = _value(text, at, quotes, depth + 1)
-        at = _skip(text, at)
+        at = skip_space(text, at)
         if pairs:
             if text[at : at + 1] not in (":", "="):
                 raise ValueError("a key without a value")
-            inner, at = _value(text, _skip(text, at + 1), quotes, depth + 1)
-            value, at = (value if isinstance(value, str) else json.dumps(value), inner), _skip(text, at)
+            inner, at = _value(text, skip_space(text, at + 1), quotes, depth + 1)
+            value, at = (value if isinstance(value, str) else json.dumps(value), inner), skip_space(text, at)
         found.append(value)
         if text.startswith(",", at):
-            at = _skip(text, at + 1)
+            at = skip_space(text, at + 1)
         elif not text.startswith(closer, at):
             raise ValueError("a list that does not end")
     return found, at + 1
@@ -253,7 +249,7 @@ def _closing_quote(text: str, at: int, quote: str, behind: str) -> int:
 
 def ends_value(text: str, at: int, behind: str) -> bool:
     """Whether nothing follows, or one of `behind`: models forget to escape the quotes within their strings."""
-    at = _skip(text, at)
+    at = skip_space(text, at)
     return at == len(text) or text[at] in behind
 
 

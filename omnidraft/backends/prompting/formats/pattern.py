@@ -13,6 +13,7 @@ from typing import Any
 
 MORE = object()  # what has come so far may become a match
 _ATOM = re.compile(r"<[^<>\s]*>?|\[[^\[\]\s<]*\]?|[^\s<\[>]+>*|>+")
+_SPACE = re.compile(r"\s*")
 _LONGEST_GAP = 512  # characters
 _FORGOTTEN = 16  # parts of a literal that a model may leave out
 
@@ -121,9 +122,7 @@ def _gap_end(gap: Gap, following: Sequence[Item], text: str, at: int) -> int:
 
 
 def skip_space(text: str, at: int) -> int:
-    while at < len(text) and text[at].isspace():
-        at += 1
-    return at
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]
 
 
 Steps = Generator[None, None, bool]  # yields wherever more text is needed; whether all was read that should be
