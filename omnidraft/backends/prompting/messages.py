@@ -283,8 +283,9 @@ class TypedText:
         # Typed by somebody, these stay text as well: the template's markers that the vocabulary has as text.
         own = np.flatnonzero(vocabulary.kinds == TokenKind.USER_DEFINED).tolist()
         written = (vocabulary.pieces[id].decode("utf-8", "replace") for id in own)
-        self._marks = sorted({text for text in written if is_marker(text) and text in source})
-        self._typed = _alternatives([*self.controls, *self._marks])
+        marks = sorted({text for text in written if is_marker(text) and text in source})
+        self._numbers = {text: number for number, text in enumerate([*self.controls, *marks])}
+        self._typed = _alternatives(self._numbers)
 
     def sentinel(self, values: Any) -> str:
         texts = [self._source, *strings(values)]
@@ -298,27 +299,19 @@ class TypedText:
     def hidden(self, value: Any, sentinel: str) -> Any:
         """`value` with every marker in it spelt as sentinel, number, sentinel. The model's own thoughts keep theirs:
         templates look for them in earlier answers, to leave them out."""
-        pattern = self._typed
-        if pattern is None:
-            return value
-        numbers = {text: number for number, text in enumerate([*self.controls, *self._marks])}
         own = _THOUGHTS if isinstance(value, dict) and value.get("role") == "assistant" else ()
-        hide = lambda m: m[0] if m[0] in own else f"{sentinel}{numbers[m[0]]}{sentinel}"  # noqa: E731
-        return mapped(value, lambda text: pattern.sub(hide, text))
+        hide = lambda m: m[0] if m[0] in own else f"{sentinel}{self._numbers[m[0]]}{sentinel}"  # noqa: E731
+        return mapped(value, lambda text: self._typed.sub(hide, text))
 
     def spans(self, rendered: str, sentinel: str) -> list[Span]:
         spans: list[Span] = []
-        pieces = self._pattern.split(rendered) if self._pattern else [rendered]
-        for index, piece in enumerate(pieces):
-            if index % 2:
-                spans.append(Span(piece, self.controls[piece]))
-            elif piece:
-                spans += self._typed_text(piece, sentinel)
+        for span in control_spans(rendered, self.controls, self._pattern):
+            spans += [span] if span.control else self._typed_text(span.text, sentinel)
         return spans
 
     def _typed_text(self, piece: str, sentinel: str) -> Iterator[Span]:
         """Text with what was typed in its place; cut within markers that the vocabulary would make one token of."""
-        texts = [*self.controls, *self._marks]
+        texts = list(self._numbers)
         parts = re.split(f"{sentinel}(\\d+){sentinel}", piece)
         text, joined = parts[0].replace(sentinel, ""), False
         for number, behind in zip(parts[1::2], parts[2::2], strict=True):
@@ -333,11 +326,13 @@ class TypedText:
             yield Span(text, joined=joined)
 
 
-def control_pattern(vocabulary: Vocabulary) -> re.Pattern[str] | None:
-    """What finds the control tokens that a text spells; None if there are none."""
-    return _alternatives(text for text in vocabulary.controls if text)
+def control_spans(text: str, controls: Mapping[str, int], pattern: re.Pattern[str] | None = None) -> Iterator[Span]:
+    """The control tokens that a text spells, and what stands between them."""
+    for at, part in enumerate((pattern or _alternatives(controls)).split(text)):
+        if part:
+            yield Span(part, controls[part] if at % 2 else None)
 
 
-def _alternatives(strings: Iterable[str]) -> re.Pattern[str] | None:
-    ordered = sorted(strings, key=len, reverse=True)
-    return re.compile("(" + "|".join(map(re.escape, ordered)) + ")") if ordered else None
+def _alternatives(strings: Iterable[str]) -> re.Pattern[str]:
+    ordered = sorted(filter(None, strings), key=len, reverse=True)
+    return re.compile(f"({'|'.join(map(re.escape, ordered)) or '(?!)'})")

@@ -15,7 +15,7 @@ from itertools import dropwhile
 from typing import Any, TypeVar
 
 from omnidraft.backends.pictures import Picture
-from omnidraft.backends.prompting.messages import Message, Span, control_pattern
+from omnidraft.backends.prompting.messages import Message, Span, control_spans
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import ContextFull, PictureError
 from omnidraft.vocab import Vocabulary
@@ -311,7 +311,8 @@ class RawText:
 
     def prompt_ids(self, vocabulary: Vocabulary, committed: Sequence[int] = ()) -> list[int]:
         """What a model with this vocabulary reads; at least one id. For the target also where it came as ids."""
-        ids = spans_ids(_spans(self.text, vocabulary), vocabulary, committed)
+        text = self.text.encode("utf-8", "replace").decode()
+        ids = spans_ids(list(control_spans(text, vocabulary.controls)), vocabulary, committed)
         starts = (vocabulary.bos, vocabulary.eos, 0)
         return ids or [next(token for token in starts if token is not None)]
 
@@ -326,11 +327,3 @@ class RawText:
                 "hold it and the answer; shorten it or raise the context length."
             )
         return ids
-
-
-def _spans(text: str, vocabulary: Vocabulary) -> list[Span]:
-    text = text.encode("utf-8", "replace").decode()
-    if (pattern := control_pattern(vocabulary)) is None:
-        return [Span(text)] if text else []
-    parts = enumerate(pattern.split(text))
-    return [Span(part, vocabulary.controls[part] if at % 2 else None) for at, part in parts if part]
