@@ -45,10 +45,6 @@ class JsonScan:
         if () in watched:
             self._copying, self.texts[()] = (), []
 
-    @property
-    def started(self) -> bool:
-        return self.done or bool(self._stack)
-
     def feed(self, text: str, at: int = 0) -> int:
         """Reads on from `at`; where it stopped: behind the object's end, or at the end of the text."""
         while at < len(text) and not (self.done or self.failed):
@@ -65,61 +61,51 @@ class JsonScan:
         if found is None:
             return end
         sign = found[0]
+        if sign in '"{[':
+            self._begin_value()
+        elif sign in "}],":
+            self._end_value()
+        self._copy(sign)
         if sign == '"':
             self._string = []
-            self._begin_value()
         elif sign in "{[":
             self._open(sign)
-            return end + 1
         elif sign in "}]":
             self._close(sign)
-            return end + 1
-        elif sign == ",":
-            self._end_value()
-            self._value = bool(self._stack) and self._stack[-1] == "["
         else:
-            self._value = True
-        self._copy(sign)
+            self._value = sign == ":" or self._stack[-1:] == ["["]
         return end + 1
 
     def _inside(self, text: str, at: int) -> int:
-        assert self._string is not None
         if self._escaped:
             self._escaped = False
-            self._string.append(text[at])
-            self._copy(text[at])
+            self._write(text[at])
             return at + 1
         found = _INSIDE.search(text, at)
         end = found.start() if found else len(text)
-        self._string.append(text[at:end])
-        self._copy(text[at:end])
+        self._write(text[at:end])
         if found is None:
             return end
-        sign = found[0]
-        if sign == '"':
-            self._copy(sign)
+        if found[0] == '"':
+            self._copy('"')
             self._end_string()
-        elif sign == "\\":
-            self._escaped = True
-            self._string.append(sign)
-            self._copy(sign)
         else:
-            escaped = json.dumps(sign)[1:-1]
-            self._string.append(escaped)
-            self._copy(escaped)
+            self._escaped = found[0] == "\\"
+            self._write(found[0] if self._escaped else json.dumps(found[0])[1:-1])
         return end + 1
 
+    def _write(self, text: str) -> None:
+        """More of a string."""
+        assert self._string is not None
+        self._string.append(text)
+        self._copy(text)
+
     def _open(self, sign: str) -> None:
-        if self._stack:
-            self._begin_value()
-        self._copy(sign)
         self._stack.append(sign)
         self._value = sign == "["
         self.failed = len(self._stack) > _DEEPEST
 
     def _close(self, sign: str) -> None:
-        self._end_value()
-        self._copy(sign)
         if not self._stack or CLOSERS[self._stack.pop()] != sign:
             self.failed = True
         self.done = not self._stack
@@ -143,11 +129,9 @@ class JsonScan:
         """A value is over if one stood here; so is its key."""
         if len(self._stack) > len(self._path):
             return
-        if len(self._path) == len(self._stack):
-            if self._copying == tuple(self._path):
-                self._copying = None
-            if self._path:
-                self._path.pop()
+        if self._copying == tuple(self._path):
+            self._copying = None
+        del self._path[-1:]
         self._value = False
 
     def _end_string(self) -> None:
