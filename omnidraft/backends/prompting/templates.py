@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -105,11 +106,9 @@ class Renderer:
 
     def _variant(self, source: str | None) -> tuple[str, SafeTemplate]:
         """The template for conversations with tools; the ordinary one if there is no other that can be used."""
-        try:
+        with suppress(jinja2.TemplateError):
             if source:
                 return source, self._checked(source)
-        except jinja2.TemplateError:
-            pass
         return self.source, self._template
 
     def _checked(self, source: str) -> SafeTemplate:

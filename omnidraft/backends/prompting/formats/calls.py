@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from omnidraft.backends.prompting.formats.chat_format import (
     Arguments,
@@ -124,16 +124,11 @@ class Tools:
         return (self._schemas or {}).get(name)
 
 
-class CallReader(Protocol):
-    """begun: the name was told, so that the call is one even if it breaks off."""
-
-    begun: bool
-
-    def read(self, source: Incoming) -> Steps: ...
-
-
 class NamedCall:
-    """A call whose name stands outside of its arguments."""
+    """A call whose name stands outside of its arguments.
+
+    begun: the name was told, so that the call is one even if it breaks off.
+    """
 
     def __init__(self, body: NamedCalls, closers: tuple[Pattern, ...], tools: Tools, tell: Tell) -> None:
         self.begun = False
@@ -178,7 +173,7 @@ class JsonCall:
     """A call that is one JSON object. Arguments are told from where both they and the name are known.
 
     Braces may be doubled, the object's own or all of them, as some templates show their models how calls are written.
-    given: there were arguments.
+    begun: as there; given: there were arguments.
     """
 
     def __init__(self, body: JsonCalls, tools: Tools, tell: Tell) -> None:
@@ -318,7 +313,7 @@ class Attempt:
             self.source.restart()
         self.failed = True
 
-    def _open(self, opening: Pattern) -> Generator[None, None, CallReader | None]:
+    def _open(self, opening: Pattern) -> Generator[None, None, NamedCall | JsonCall | None]:
         """What reads the call, behind what leads to it; None if that does not stand here."""
         source, body = self.source, self.shape.body
         found = yield from source.match(opening)
