@@ -24,7 +24,6 @@ from omnidraft.backends.prompting.formats.chat_format import (
     collect,
 )
 from omnidraft.backends.prompting.formats.pattern import (
-    Found,
     Incoming,
     Markers,
     Match,
@@ -96,15 +95,14 @@ class HarmonyReader:
     def _head(self, final: bool) -> None:
         assert self._header is not None
         found = _HEADER.find(self._text, final)
-        taken = found if isinstance(found, int) else found.start
-        self._header += self._take(taken)
+        self._header += self._take(found.start)
         if not _may_head(self._header):
             self._text = self._header + self._text
             self._open("")
             return
-        if isinstance(found, int):
+        if found.meaning is None:
             return
-        self._take(found.end - found.start)
+        self._take(found.length)
         if found.meaning == "message":
             self._open(self._header)
         else:
@@ -132,10 +130,9 @@ class HarmonyReader:
             self._arguments(self._call, final)
             return
         found = _BODY.find(self._text, final)
-        self._give(self._take(found if isinstance(found, int) else found.start))
-        if isinstance(found, Found):
-            if found.meaning != "channel":
-                self._take(found.end - found.start)
+        self._give(self._take(found.start))
+        if found.meaning is not None:
+            self._take(0 if found.meaning == "channel" else found.length)
             self._header = ""
 
     def _arguments(self, call: Steps, final: bool) -> None:

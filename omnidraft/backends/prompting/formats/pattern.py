@@ -215,11 +215,15 @@ def groups(items: Sequence[Item]) -> tuple[Pattern, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where a marker begins and ends, and what it means."""
+    """Where a marker begins and ends, and what it means; None: no marker, only where text ends that is none."""
 
     start: int
     end: int
-    meaning: Any
+    meaning: Any = None
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start
 
 
 class Markers:
@@ -234,17 +238,18 @@ class Markers:
         self._letters = {first[0] for first in firsts}
         self._longest = max(map(len, firsts), default=0)
 
-    def find(self, text: str, final: bool, prior: Any = None) -> Found | int:
+    def find(self, text: str, final: bool, prior: Any = None) -> Found:
         """The first marker; else how much of the text can be no part of one, whatever follows."""
         at = 0
         while self._search is not None and (first := self._search.search(text, at)):
             found = self.at(text, first.start(), final, prior)
-            if found is MORE:
-                return first.start()
             if isinstance(found, Found):
                 return found
+            if found is MORE:
+                return Found(first.start(), first.start())
             at = first.start() + 1
-        return len(text) if final else self._settled(text)
+        end = len(text) if final else self._settled(text)
+        return Found(end, end)
 
     def at(self, text: str, at: int, final: bool, prior: Any = None, without: Any = None) -> Found | object | None:
         """The marker that stands at `at`; MORE if one may; None if none does.
