@@ -42,7 +42,8 @@ def schema_text(schema: Any) -> str:
     if not isinstance(schema, dict):
         raise GrammarError("A JSON schema must be an object.")
     try:
-        if len(json.dumps(schema)) > _MAX_LENGTH:  # first, for going through all of it takes much longer
+        text = json.dumps(schema)
+        if len(text) > _MAX_LENGTH:  # first, for going through all of it takes much longer
             raise GrammarError(f"This JSON schema is longer than {size(_MAX_LENGTH)}.")
         parts = list(_parts(schema, 0))
         for part in parts:
@@ -50,8 +51,7 @@ def schema_text(schema: Any) -> str:
         if any(number < _LOWEST for number in _numbers(schema)):
             raise GrammarError(f"This JSON schema asks for a number below {_LOWEST:g}.")
         refuse_endless(schema)
-        closed = schema if any(map(_combines, parts)) else _closed(schema)
-        return json.dumps({**closed, "x-guidance": _OPTIONS})
+        return json.dumps({**_closed(text), "x-guidance": _OPTIONS})
     except (ValueError, RecursionError):
         raise GrammarError("This JSON schema is nested too deeply.") from None
 
@@ -65,9 +65,7 @@ def fits(value: Any, schema: Any) -> bool:
     from referencing import Registry
 
     try:
-        known = json.loads(json.dumps(schema))
-        parts = list(_parts(known, 0))
-        known = known if any(map(_combines, parts)) else _closed(known)
+        known = _closed(json.dumps(schema))
         for part in list(_parts(known, 0)):
             part.pop("pattern", None)
             if part.pop("patternProperties", None) is not None:
@@ -98,36 +96,32 @@ def _parts(schema: Any, depth: int) -> Iterator[dict[str, Any]]:
     if depth > _MAX_NESTING:
         raise GrammarError("This JSON schema is nested too deeply.")
     yield schema
-    for _, inner in _inside(schema):
+    for inner in _inside(schema):
         yield from _parts(inner, depth + 1)
 
 
-def _inside(schema: dict[str, Any]) -> Iterator[tuple[tuple[str, Any], Any]]:
-    """The schemas directly inside a schema, each with (keyword, key) that leads to it; key None: the keyword alone."""
+def _inside(schema: dict[str, Any]) -> Iterator[Any]:
+    """The schemas directly inside a schema."""
     for word in _ONE:
         if isinstance(schema.get(word), dict):
-            yield (word, None), schema[word]
+            yield schema[word]
     for word in _LIST:
         if isinstance(schema.get(word), list):
-            yield from (((word, i), inner) for i, inner in enumerate(schema[word]))
+            yield from schema[word]
     for word in _NAMED:
         if isinstance(schema.get(word), dict):
-            yield from (((word, name), inner) for name, inner in schema[word].items())
+            yield from schema[word].values()
 
 
-def _closed(schema: Any) -> Any:
-    """The schema with objects that hold what they name and nothing else."""
-    if not isinstance(schema, dict):
-        return schema
-    copy = {word: value.copy() if isinstance(value, (dict, list)) else value for word, value in schema.items()}
-    for (word, key), inner in _inside(schema):
-        if key is None:
-            copy[word] = _closed(inner)
-        else:
-            copy[word][key] = _closed(inner)
-    if _named(schema) and not any(word in schema for word in _OTHERS):
-        copy["additionalProperties"] = False
-    return copy
+def _closed(text: str) -> Any:
+    """The schema of this text with objects that hold what they name and nothing else."""
+    schema = json.loads(text)
+    parts = list(_parts(schema, 0))
+    if not any(map(_combines, parts)):
+        for part in parts:
+            if _named(part) and not any(word in part for word in _OTHERS):
+                part["additionalProperties"] = False
+    return schema
 
 
 def _named(schema: dict[str, Any]) -> bool:

@@ -19,22 +19,17 @@ from typing import Any
 import numpy as np
 
 from omnidraft.backends.prompting.formats.pattern import is_marker
+from omnidraft.backends.prompting.formats.probe import KEYS, NAMES, RESULT, TEXT, USER, Way, call, result
 from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.vocabulary import TokenKind
 
 Message = Mapping[str, Any]
 Plain = dict[str, Any]
 
-PROBE, PROBE_RESULT, _PROBE_VALUE = "probe_of_tool_support", "probe of a result", "probe of a value"
-_PROBE_PARAMETERS = {"type": "object", "properties": {"c": {"type": "string", "description": "d"}}, "required": ["c"]}
-_PROBE_FUNCTION = {"name": PROBE, "description": "b", "parameters": _PROBE_PARAMETERS}
-PROBE_TOOLS = [{"type": "function", "function": _PROBE_FUNCTION}]
-_PROBE_CALL = {"name": PROBE, "arguments": json.dumps({"c": _PROBE_VALUE})}
-_PROBE_CALLED: list[Message] = [
-    {"role": "user", "content": "a"},
-    {"role": "assistant", "tool_calls": [{"id": "abcdefg12", "type": "function", "function": _PROBE_CALL}]},
-    {"role": "tool", "tool_call_id": "abcdefg12", "name": PROBE, "content": PROBE_RESULT},
-]
+_CALL = call(0, {KEYS[0]: TEXT}, Way(as_text=True, named_id=False, options={}))
+_CALLED: list[Message] = [
+    {"role": "user", "content": USER}, {"role": "assistant", "tool_calls": [_CALL]}, result(_CALL)
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +102,7 @@ def _written(call: Plain) -> str:
 
 # What every role may say, and a call with its result, as most templates take them.
 ROLES: list[Plain] = [{"role": role, "content": "a"} for role in ("system", "user", "assistant", "user")]
-CALLED = [part for message in _PROBE_CALLED for part in shaped(message, Fields("values", results=True))]
+CALLED = [part for message in _CALLED for part in shaped(message, Fields("values", results=True))]
 
 
 def fields_of_calls(render: Callable[[list[Plain]], str | None]) -> Fields:
@@ -115,12 +110,12 @@ def fields_of_calls(render: Callable[[list[Plain]], str | None]) -> Fields:
     results = False
     # A call beside content, behind it, or without any; some take no two messages of one role in a row.
     for content, alone, form in product(("b", ""), (False, True), ("values", "text")):
-        given, (asked, called, result) = Fields(form, alone, results=True), _PROBE_CALLED
-        chat = [asked, {**called, "content": content}, result]
+        given, (asked, called, told) = Fields(form, alone, results=True), _CALLED
+        chat = [asked, {**called, "content": content}, told]
         text = render([part for message in chat for part in shaped(message, given)])
-        results = results or (text is not None and PROBE_RESULT in text)
-        if text is not None and PROBE in text and _PROBE_VALUE in text:
-            return replace(given, results=PROBE_RESULT in text)
+        results = results or (text is not None and RESULT in text)
+        if text is not None and NAMES[0] in text and TEXT in text:
+            return replace(given, results=RESULT in text)
     return Fields(results=results)
 
 
@@ -288,8 +283,9 @@ class TypedText:
         # Typed by somebody, these stay text as well: the template's markers that the vocabulary has as text.
         own = np.flatnonzero(vocabulary.kinds == TokenKind.USER_DEFINED).tolist()
         written = (vocabulary.pieces[id].decode("utf-8", "replace") for id in own)
-        self._marks = sorted({text for text in written if is_marker(text) and text in source})
-        self._typed = _alternatives([*self.controls, *self._marks])
+        marks = sorted({text for text in written if is_marker(text) and text in source})
+        self._numbers = {text: number for number, text in enumerate([*self.controls, *marks])}
+        self._typed = _alternatives(self._numbers)
 
     def sentinel(self, values: Any) -> str:
         texts = [self._source, *strings(values)]
@@ -303,27 +299,19 @@ class TypedText:
     def hidden(self, value: Any, sentinel: str) -> Any:
         """`value` with every marker in it spelt as sentinel, number, sentinel. The model's own thoughts keep theirs:
         templates look for them in earlier answers, to leave them out."""
-        pattern = self._typed
-        if pattern is None:
-            return value
-        numbers = {text: number for number, text in enumerate([*self.controls, *self._marks])}
         own = _THOUGHTS if isinstance(value, dict) and value.get("role") == "assistant" else ()
-        hide = lambda m: m[0] if m[0] in own else f"{sentinel}{numbers[m[0]]}{sentinel}"  # noqa: E731
-        return mapped(value, lambda text: pattern.sub(hide, text))
+        hide = lambda m: m[0] if m[0] in own else f"{sentinel}{self._numbers[m[0]]}{sentinel}"  # noqa: E731
+        return mapped(value, lambda text: self._typed.sub(hide, text))
 
     def spans(self, rendered: str, sentinel: str) -> list[Span]:
         spans: list[Span] = []
-        pieces = self._pattern.split(rendered) if self._pattern else [rendered]
-        for index, piece in enumerate(pieces):
-            if index % 2:
-                spans.append(Span(piece, self.controls[piece]))
-            elif piece:
-                spans += self._typed_text(piece, sentinel)
+        for span in control_spans(rendered, self.controls, self._pattern):
+            spans += [span] if span.control else self._typed_text(span.text, sentinel)
         return spans
 
     def _typed_text(self, piece: str, sentinel: str) -> Iterator[Span]:
         """Text with what was typed in its place; cut within markers that the vocabulary would make one token of."""
-        texts = [*self.controls, *self._marks]
+        texts = list(self._numbers)
         parts = re.split(f"{sentinel}(\\d+){sentinel}", piece)
         text, joined = parts[0].replace(sentinel, ""), False
         for number, behind in zip(parts[1::2], parts[2::2], strict=True):
@@ -338,11 +326,13 @@ class TypedText:
             yield Span(text, joined=joined)
 
 
-def control_pattern(vocabulary: Vocabulary) -> re.Pattern[str] | None:
-    """What finds the control tokens that a text spells; None if there are none."""
-    return _alternatives(text for text in vocabulary.controls if text)
+def control_spans(text: str, controls: Mapping[str, int], pattern: re.Pattern[str] | None = None) -> Iterator[Span]:
+    """The control tokens that a text spells, and what stands between them."""
+    for at, part in enumerate((pattern or _alternatives(controls)).split(text)):
+        if part:
+            yield Span(part, controls[part] if at % 2 else None)
 
 
-def _alternatives(strings: Iterable[str]) -> re.Pattern[str] | None:
-    ordered = sorted(strings, key=len, reverse=True)
-    return re.compile("(" + "|".join(map(re.escape, ordered)) + ")") if ordered else None
+def _alternatives(strings: Iterable[str]) -> re.Pattern[str]:
+    ordered = sorted(filter(None, strings), key=len, reverse=True)
+    return re.compile(f"({'|'.join(map(re.escape, ordered)) or '(?!)'})")

@@ -11,10 +11,11 @@ import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 from typing import Any, TypeVar
 
 from omnidraft.backends.pictures import Picture
-from omnidraft.backends.prompting.messages import Message, Span, control_pattern
+from omnidraft.backends.prompting.messages import Message, Span, control_spans
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import ContextFull, PictureError
 from omnidraft.vocab import Vocabulary
@@ -94,15 +95,6 @@ def _parts(span: Span, pictures: dict[str, Picture], see: See) -> Iterator[Span]
             yield from (Span("", id) for id in see(pictures[part]))
 
 
-Run = int | str  # a control token's id, or the text between two of them
-
-
-class Joined(str):
-    """Text that goes on from the run before it: cut there so that no token stands for both."""
-
-    __slots__ = ()
-
-
 def prompt_ids(
     template: ChatTemplate,
     vocabulary: Vocabulary,
@@ -122,7 +114,7 @@ def prompt_ids(
 
 def spans_ids(spans: Sequence[Span], vocabulary: Vocabulary, committed: Sequence[int] = ()) -> list[int]:
     """The same of what a template rendered."""
-    return _ids(_runs(spans, vocabulary), vocabulary, committed)
+    return _ids(_begun(spans, vocabulary), vocabulary, committed)
 
 
 def count_ids(
@@ -137,21 +129,21 @@ def count_ids(
 
     Texts far too long for a context are not tokenized only to learn that.
     """
-    runs = _runs(render(template, messages, see), vocabulary)
+    spans = _begun(render(template, messages, see), vocabulary)
     if limit is not None:
         longest = vocabulary.longest_piece
-        least = sum(1 if isinstance(run, int) else -(-len(run.encode()) // longest) for run in runs)
+        least = sum(1 if span.control else -(-len(span.text.encode()) // longest) for span in spans)
         if least > limit:
             return least
-    return len(_ids(runs, vocabulary, committed))
+    return len(_ids(spans, vocabulary, committed))
 
 
-def _ids(runs: list[Run], vocabulary: Vocabulary, committed: Sequence[int]) -> list[int]:
-    kept, covered, rest = _match(runs, vocabulary, committed)
+def _ids(spans: list[Span], vocabulary: Vocabulary, committed: Sequence[int]) -> list[int]:
+    kept, covered, rest = _match(spans, vocabulary, committed)
     ids = [*committed[:kept], *_encode_middle(vocabulary, rest)]
-    for run in runs[covered:]:
-        start = not isinstance(run, Joined)
-        ids.extend([run] if isinstance(run, int) else vocabulary.encode(run, at_start=start))
+    for span in spans[covered:]:
+        own = span.control_id
+        ids += [own] if own is not None else vocabulary.encode(span.text, at_start=not span.joined)
     return ids
 
 
@@ -183,41 +175,34 @@ def _known(vocabulary: Vocabulary, data: bytes, ids: Sequence[int]) -> tuple[int
     return len(ids), spelled
 
 
-def _runs(spans: Sequence[Span], vocabulary: Vocabulary) -> list[Run]:
-    runs: list[Run] = []
-    for span in spans:
-        if span.control_id is not None:
-            runs.append(span.control_id)
-        else:
-            runs.append(Joined(span.text) if span.joined else span.text)
-    if vocabulary.add_bos and vocabulary.bos is not None:
-        while runs[:1] == [vocabulary.bos]:
-            del runs[0]
-        runs.insert(0, vocabulary.bos)
-    return runs
+def _begun(spans: Sequence[Span], vocabulary: Vocabulary) -> list[Span]:
+    """The spans with BOS in front, once, where the vocabulary wants it."""
+    if not vocabulary.add_bos or vocabulary.bos is None:
+        return list(spans)
+    return [Span("", vocabulary.bos), *dropwhile(lambda span: span.control_id == vocabulary.bos, spans)]
 
 
-def _match(runs: list[Run], vocabulary: Vocabulary, committed: Sequence[int]) -> tuple[int, int, bytes]:
-    """How far `committed` spells `runs`: (ids kept, runs they cover, bytes left of the run they end in)."""
+def _match(spans: list[Span], vocabulary: Vocabulary, committed: Sequence[int]) -> tuple[int, int, bytes]:
+    """How far `committed` spells `spans`: (ids kept, spans they cover, bytes left of the span they end in)."""
     # What the tokenizer puts in front of a text: b" " for SentencePiece style, else b"".
     prefix = vocabulary.decode(vocabulary.encode("a", at_start=True))[:-1]
     kept = 0
-    for index, run in enumerate(runs):
+    for index, span in enumerate(spans):
         if kept == len(committed):
             return kept, index, b""
-        if isinstance(run, int):
-            if committed[kept] != run:
+        if span.control:
+            if committed[kept] != span.control_id:
                 return kept, index, b""
             kept += 1
             continue
-        data = run.encode()
-        # A run tokenized as prompt carries the vocabulary's space prefix; one the model began itself does not.
-        forms = (prefix + data, data) if prefix and not isinstance(run, Joined) else (data,)
+        data = span.text.encode()
+        # A text tokenized as prompt carries the vocabulary's space prefix; one the model began itself does not.
+        forms = (prefix + data, data) if prefix and not span.joined else (data,)
         end, spelled, form = max((*_spell(vocabulary, committed, kept, form), form) for form in forms)
         if spelled < len(form):
             return (end, index + 1, form[spelled:]) if end == len(committed) else (kept, index, b"")
         kept = end
-    return kept, len(runs), b""
+    return kept, len(spans), b""
 
 
 def _spell(vocabulary: Vocabulary, committed: Sequence[int], start: int, data: bytes) -> tuple[int, int]:
@@ -326,7 +311,8 @@ class RawText:
 
     def prompt_ids(self, vocabulary: Vocabulary, committed: Sequence[int] = ()) -> list[int]:
         """What a model with this vocabulary reads; at least one id. For the target also where it came as ids."""
-        ids = spans_ids(_spans(self.text, vocabulary), vocabulary, committed)
+        text = self.text.encode("utf-8", "replace").decode()
+        ids = spans_ids(list(control_spans(text, vocabulary.controls)), vocabulary, committed)
         starts = (vocabulary.bos, vocabulary.eos, 0)
         return ids or [next(token for token in starts if token is not None)]
 
@@ -341,11 +327,3 @@ class RawText:
                 "hold it and the answer; shorten it or raise the context length."
             )
         return ids
-
-
-def _spans(text: str, vocabulary: Vocabulary) -> list[Span]:
-    text = text.encode("utf-8", "replace").decode()
-    if (pattern := control_pattern(vocabulary)) is None:
-        return [Span(text)] if text else []
-    parts = enumerate(pattern.split(text))
-    return [Span(part, vocabulary.controls[part] if at % 2 else None) for at, part in parts if part]

@@ -12,7 +12,7 @@ writing out lists that hold each other many times takes no fuel, so it does not 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from types import BuiltinMethodType
@@ -25,11 +25,10 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
-from omnidraft.backends.prompting import template_limits
 from omnidraft.backends.prompting.template_limits import (
     TemplateLimit,
+    begin,
     check_binary,
-    check_format,
     check_method,
     current,
     filters,
@@ -38,7 +37,7 @@ from omnidraft.backends.prompting.template_limits import (
 
 MAX_SOURCE = 1 << 17  # characters; those in circulation have up to 30,000
 # Filters of our own; no template can write names with a space.
-_SPEND, _MADE, _SEEN, _TAKEN, _CONCAT = "spend ", "made ", "seen ", "taken ", "concat "
+_MADE, _SEEN, _CONCAT = "made ", "seen ", "concat "
 _WIDTH_IN_TIME = re.compile(r"%[-_0^#]*\d")
 
 
@@ -90,9 +89,7 @@ class _Counting(NodeTransformer):
 
     def _body(self, node: Any) -> Any:
         self.generic_visit(node)
-        work = sum(1 for part in node.body for _ in part.find_all(nodes.Node))
-        text = sum(len(data.data) for part in node.body for data in _found(part, nodes.TemplateData))
-        node.body.insert(0, nodes.ExprStmt(_filtered(nodes.Const((1 + work // 8, text)), _SPEND)))
+        node.body.insert(0, nodes.ExprStmt(_filtered(nodes.Const(0), _SEEN)))
         return node
 
     visit_Macro = visit_CallBlock = _body
@@ -100,7 +97,7 @@ class _Counting(NodeTransformer):
     def visit_For(self, node: nodes.For) -> Any:
         node = self._body(node)
         if node.test is not None:  # turns that the test leaves out count as well
-            node.iter = _filtered(node.iter, _TAKEN)
+            node.iter = _filtered(node.iter, _MADE)
         return node
 
     def _literal(self, node: Any) -> Any:
@@ -114,13 +111,13 @@ class _Counting(NodeTransformer):
 
     def visit_Getitem(self, node: nodes.Getitem) -> Any:
         self.generic_visit(node)
-        return _filtered(node, _TAKEN) if isinstance(node.arg, nodes.Slice) else node
+        return _filtered(node, _MADE) if isinstance(node.arg, nodes.Slice) else node
 
-    def visit_Compare(self, node: nodes.Compare) -> Any:
+    def visit_Compare(self, node: Any) -> Any:
         self.generic_visit(node)
-        node.expr = _filtered(node.expr, _SEEN)
-        for operand in node.ops:
-            operand.expr = _filtered(operand.expr, _SEEN)
+        for part in (node, *node.ops):
+            if not isinstance(part.expr, nodes.Const):
+                part.expr = _filtered(part.expr, _SEEN)
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> Any:
@@ -128,29 +125,8 @@ class _Counting(NodeTransformer):
         return _filtered(nodes.List(node.nodes), _CONCAT)
 
 
-def _found(node: nodes.Node, kind: type) -> Iterable[Any]:
-    return [node] if isinstance(node, kind) else node.find_all(kind)
-
-
 def _filtered(node: Any, name: str) -> nodes.Expr:
-    if name == _SEEN and isinstance(node, nodes.Const):
-        return node
     return nodes.Filter(node, name, [], [], None, None)
-
-
-def _spend(amounts: tuple[int, int]) -> None:
-    current().spend(*amounts)
-
-
-def _seen(value: Any) -> Any:
-    current().look_through(value)
-    return value
-
-
-def _taken(value: Any) -> Any:
-    budget = current()
-    budget.look_over(value)
-    return budget.made(value) if not hasattr(value, "__len__") else value
 
 
 def _concat(parts: Iterable[Any]) -> str:
@@ -159,9 +135,9 @@ def _concat(parts: Iterable[Any]) -> str:
     for part in parts:
         budget.weigh(part)
         text = str(part)
-        budget.fits(len(text))
+        budget.pay(len(text))
         texts.append(text)
-    budget.fits(sum(map(len, texts)))
+    budget.pay(sum(map(len, texts)))
     return "".join(texts)
 
 
@@ -183,21 +159,11 @@ class _Environment(ImmutableSandboxedEnvironment):
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **options: Any) -> Any:
         budget = current()
-        budget.spend(4)
-        if isinstance(__obj, BuiltinMethodType) and __obj.__self__ is not None:
-            check_method(__obj.__self__, __obj.__name__, args, options)
+        budget.step()
+        method = getattr(__obj, "__wrapped__", __obj)  # as jinja2 wraps str.format
+        if isinstance(method, BuiltinMethodType) and method.__self__ is not None:
+            check_method(method.__self__, method.__name__, args, options)
         return budget.made(super().call(__context, __obj, *args, **options))
-
-    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        wrapped = super().wrap_str_format(value)
-        if wrapped is None:
-            return None
-
-        def run(*args: Any, **options: Any) -> str:
-            check_format(value.__self__, "{", (*args, *options.values()))
-            return wrapped(*args, **options)
-
-        return run
 
 
 @jinja2.pass_context
@@ -229,7 +195,7 @@ class SafeTemplate:
     def render(self, variables: dict[str, Any]) -> str:
         """jinja2.TemplateError whatever the template does wrong."""
         with _foreign(TemplateLimit()):
-            template_limits.begin(variables)
+            begin(variables)
             # A lone surrogate has no UTF-8 form.
             return self._template.render(variables).encode("utf-8", "replace").decode()
 
@@ -242,12 +208,8 @@ def compile_template(source: str) -> SafeTemplate:
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, "jinja2.ext.loopcontrols"], finalize=_shown,
         optimized=False,  # nothing is computed while compiling
     )  # fmt: skip
-    allowed: dict[str, Any] = {
-        **filters(), _SPEND: _spend, _MADE: lambda value: current().made(value), _SEEN: _seen, _TAKEN: _taken,
-        _CONCAT: _concat,
-    }  # fmt: skip
-    environment.filters = allowed
-    environment.tests = dict[str, Any](tests())
+    own = {_MADE: lambda value: current().made(value), _SEEN: lambda value: current().see(value), _CONCAT: _concat}
+    environment.filters, environment.tests = {**filters(), **own}, tests()
     environment.globals = {
         "range": environment.globals["range"],  # the sandbox's, which bounds the length
         "dict": lambda *mappings, **values: dict(*mappings, **values),

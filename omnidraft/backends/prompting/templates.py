@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,11 +19,9 @@ from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.prompting.formats.chat_format import ChatFormat
 from omnidraft.backends.prompting.formats.of_template import format_of, template_variables
 from omnidraft.backends.prompting.formats.open import THOUGHT_MARKS, Reader, begun_text, open_reader
-from omnidraft.backends.prompting.formats.probe import FIELDS
+from omnidraft.backends.prompting.formats.probe import FIELDS, NAMES, USER, tools
 from omnidraft.backends.prompting.messages import (
     CALLED,
-    PROBE,
-    PROBE_TOOLS,
     ROLES,
     Fields,
     Message,
@@ -107,17 +106,15 @@ class Renderer:
 
     def _variant(self, source: str | None) -> tuple[str, SafeTemplate]:
         """The template for conversations with tools; the ordinary one if there is no other that can be used."""
-        try:
+        with suppress(jinja2.TemplateError):
             if source:
                 return source, self._checked(source)
-        except jinja2.TemplateError:
-            pass
         return self.source, self._template
 
     def _checked(self, source: str) -> SafeTemplate:
         """jinja2.TemplateError if the template cannot even write a question."""
         template = compile_template(source)
-        if PROBE not in self._rendered(template, [{"role": "user", "content": PROBE}], Given(True)):
+        if USER not in self._rendered(template, [{"role": "user", "content": USER}], Given(True)):
             raise jinja2.TemplateError("it leaves out what was asked")
         return template
 
@@ -321,7 +318,7 @@ class ChatTemplate:
     def _shown(self, options: Mapping[str, Any]) -> tuple[str | None, ...] | None:
         """What it writes of a few conversations when it is told these options; None where it refuses a question."""
         thought = [{"role": "assistant", "content": "b", **dict.fromkeys(FIELDS, "c")}, *_ASKED]
-        shapes: list[tuple[list[Plain], list[Any]]] = [([], []), (thought, []), ([], PROBE_TOOLS)]
+        shapes: list[tuple[list[Plain], list[Any]]] = [([], []), (thought, []), ([], tools())]
         told = {**self._told, **options}
         texts = [self._renderer.written([*_ASKED, *more], Given(True, tools, told)) for more, tools in shapes]
         return None if texts[0] is None else tuple(texts)
@@ -349,12 +346,12 @@ class ChatTemplate:
     @cached_property
     def supports_tools(self) -> bool:
         """Whether the template writes the tools it is given."""
-        return PROBE in (self._renderer.written(_ASKED, Given(True, PROBE_TOOLS, self._told)) or "")
+        return NAMES[0] in (self._renderer.written(_ASKED, Given(True, tools(), self._told)) or "")
 
     @cached_property
     def _fields(self) -> Fields:
         """How it takes calls, results and thoughts."""
-        thoughts, given = self.form.thoughts, Given(True, PROBE_TOOLS if self.supports_tools else [], self._told)
+        thoughts, given = self.form.thoughts, Given(True, tools() if self.supports_tools else [], self._told)
         known = fields_of_calls(lambda messages: self._renderer.written(messages, given))
         begin, end = ("".join(map(str, side[0])) if side else "" for side in (thoughts.begins, thoughts.ends))
         return replace(known, thoughts=self.form.field, marks=(begin, end) if self.thinks and end else None)

@@ -27,6 +27,8 @@ TWICE = NESTED + "{% set y = [1, 2] %}" + "{% set y = [y, y] %}" * 60
     "{{ 'a' * 10**9 }}", "{{ [0] * 10**9 }}", "{{ 10**9 * 'a' }}",
     "{{ '%999999999d' % 1 }}", "{{ '%*d' % (999999999, 1) }}", "{{ '%999999999d' | format(1) }}",
     "{{ '{:999999999}'.format(1) }}", "{{ '{:{}}'.format(1, 999999999) }}",
+    "{{ ('{:999999999}' | attr('format'))(1) }}", "{% set f = '{:999999999}'.format %}{{ f(1) }}",
+    "{% set big = ['a' * 9] * 99999 %}" + "{{ big | sort | length }}" * 999,
     "{{ ('%s' * 99999) % (('a' * 999999,) * 99999) }}",
     "{{ messages | tojson(indent=10**9) }}", "{{ messages | tojson(indent='a' * 999999) }}",
     "{{ 'a'.center(10**9) }}", "{{ 'a'.ljust(10**9) }}", "{{ 'a'.zfill(10**9) }}", "{{ 'a' | center(10**9) }}",
@@ -97,7 +99,8 @@ def test_the_price_grows_with_what_is_given():
         "{%- for m in messages -%}{%- if '</think>' in m.content -%}{%- set c = m.content.split('</think>')[-1] -%}"
         "{%- else -%}{%- set c = m.content | trim -%}{%- endif -%}"
         "{{ '<|im_start|>' + m['role'] + '\\n' + c + '<|im_end|>' + '\\n' }}"
-        "{%- if loop.last or messages[loop.index0 - 1].role in ['user', 'system'] -%}{{ m.role ~ '!' }}{%- endif -%}"
+        "{%- if loop.index == messages | length or messages[loop.index0 - 1].role in ['user', 'system'] -%}"
+        "{{ m.role ~ '!' }}{%- endif -%}"
         "{%- endfor -%}{{ messages[:100] | tojson(indent=4) }}{{ messages | length }}"
         "{{ messages | selectattr('role', 'equalto', 'user') | list | length }}"
         "{{ messages | map(attribute='content') | join('\\n') }}"

@@ -5,8 +5,8 @@ that where a call may begin; what turns out to be none is given back as it was.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any
 
 from omnidraft.backends.prompting.formats.chat_format import (
     Arguments,
@@ -21,7 +21,7 @@ from omnidraft.backends.prompting.formats.chat_format import (
     TagArguments,
 )
 from omnidraft.backends.prompting.formats.json_values import JsonScan, Path, Say, dump
-from omnidraft.backends.prompting.formats.pattern import MORE, Match, Pattern, match, skip_space
+from omnidraft.backends.prompting.formats.pattern import MORE, Incoming, Match, Pattern, Steps, match
 from omnidraft.backends.prompting.formats.tag_arguments import LooseReader, TagReader
 
 # Arguments that are one JSON object behind the call's name, or a program's text in place of it. Some models write code
@@ -39,77 +39,55 @@ def code_parameter(name: str, schema: Any) -> str | None:
     return next(iter(properties)) if len(properties) == 1 else "code" if "code" in properties else None
 
 
-class CodeReader:
+def read_code(source: Incoming, parameter: str | None, say: Say) -> Steps:
     """Everything up to the end of the answer."""
-
-    def __init__(self, parameter: str | None, say: Say) -> None:
-        self.done, self.failed = False, parameter is None
-        self._said = False
-        self._parameter, self._say = parameter or "", say
-
-    def feed(self, text: str, at: int, final: bool) -> int:
-        if self.failed:
-            return at
-        if not self._said:
-            self._say("{" + dump(self._parameter) + ': "')
-            self._said = True
-        if at < len(text):
-            self._say(dump(text[at:])[1:-1])
-        if final:
-            self._say('"}')
-            self.done = True
-        return len(text)
+    if parameter is None:
+        return False
+    say("{" + dump(parameter) + ': "')
+    while True:
+        if piece := source.take(len(source.text)):
+            say(dump(piece)[1:-1])
+        if source.final:
+            break
+        yield
+    say('"}')
+    return True
 
 
-class JsonReader:
+def read_json(source: Incoming, closers: tuple[Pattern, ...], say: Say, code: str | None = None) -> Steps:
     """One JSON object, or none in front of one of the `closers` of a call without arguments.
 
     code: the parameter that a program's text behind a line's end is, in place of an object.
     """
+    start = yield from source.past_space()
+    if code is not None and source.text.startswith("\n", source.at) and not source.text.startswith("{", start):
+        source.at += 1
+        return (yield from read_code(source, code, say))
+    source.at = start
+    if not source.text.startswith("{", start):
+        return (yield from _none(source, closers, say))
+    scan, said = JsonScan(frozenset(), frozenset(((),))), 0
+    parts = scan.texts[()]
+    while True:
+        source.at = scan.feed(source.text, source.at)
+        if len(parts) > said:
+            say("".join(parts[said:]))
+            said = len(parts)
+        if scan.done or scan.failed or source.final:
+            return scan.done and is_object("".join(parts))
+        yield
 
-    def __init__(self, closers: tuple[Pattern, ...], say: Say, code: str | None = None) -> None:
-        self.done = self.failed = False
-        self._closers, self._say = closers, say
-        self._scan: JsonScan | None = None
-        self._code = code
-        self._program: CodeReader | None = None
-        self._said = 0
 
-    def feed(self, text: str, at: int, final: bool) -> int:
-        if self._program is not None:
-            at = self._program.feed(text, at, final)
-            self.done = self._program.done
-            return at
-        if self._scan is None:
-            start = skip_space(text, at)
-            if start == len(text) and not final:
-                return at
-            if self._code is not None and text.startswith("\n", at) and not text.startswith("{", start):
-                self._program = CodeReader(self._code, self._say)
-                return self.feed(text, at + 1, final)
-            if not text.startswith("{", start):
-                return self._none(text, start, final)
-            self._scan, at = JsonScan(frozenset(), frozenset(((),))), start
-        at = self._scan.feed(text, at)
-        parts = self._scan.texts[()]
-        if len(parts) > self._said:
-            self._say("".join(parts[self._said :]))
-            self._said = len(parts)
-        self.done = self._scan.done
-        self.failed = self._scan.failed or (final and not self.done)
-        if self.done:
-            self.failed = not is_object("".join(parts))
-        return at
-
-    def _none(self, text: str, at: int, final: bool) -> int:
-        """No object stands here: right where the call is closed."""
-        found = [match(closer, text, at, final) for closer in self._closers]
+def _none(source: Incoming, closers: tuple[Pattern, ...], say: Say) -> Steps:
+    """No object stands here: right where the call is closed."""
+    while True:
+        found = [match(closer, source.text, source.at, source.final) for closer in closers]
         if any(isinstance(each, Match) for each in found):
-            self._say("{}")
-            self.done = True
-        else:
-            self.failed = MORE not in found
-        return at
+            say("{}")
+            return True
+        if MORE not in found:
+            return False
+        yield
 
 
 def is_object(text: str) -> bool:
@@ -146,63 +124,42 @@ class Tools:
         return (self._schemas or {}).get(name)
 
 
-class ArgumentReader(Protocol):
-    """Fed text, it says the JSON text of an object as it grows. `feed` returns where it stopped; then `done` or
-    `failed` is set, or more text is needed. At the end of the answer `final` is true."""
-
-    done: bool
-    failed: bool
-
-    def feed(self, text: str, at: int, final: bool) -> int: ...
-
-
-class CallReader(ArgumentReader, Protocol):
-    """begun: the name was told, so that the call is one even if it breaks off."""
-
-    begun: bool
-
-
 class NamedCall:
-    """A call whose name stands outside of its arguments."""
+    """A call whose name stands outside of its arguments.
+
+    begun: the name was told, so that the call is one even if it breaks off.
+    """
 
     def __init__(self, body: NamedCalls, closers: tuple[Pattern, ...], tools: Tools, tell: Tell) -> None:
-        self.done = self.failed = self.begun = False
-        self._closers = closers
-        self._body, self._tools, self._tell = body, tools, tell
+        self.begun = False
+        self._body, self._closers, self._tools, self._tell = body, closers, tools, tell
         self._call = CallBegun("")
-        self._arguments: ArgumentReader | None = None
 
-    def feed(self, text: str, at: int, final: bool) -> int:
-        if self._arguments is None:
-            found = match(self._body.head, text, at, final)
-            if found is MORE:
-                return at
-            name = self._name(found) if isinstance(found, Match) else None
-            if name is None or not isinstance(found, Match):
-                self.failed = True
-                return at
-            self._call, at = CallBegun(name, found.gaps.get("id", "")), found.end
-            self._arguments = self._reader(self._tools.schema(name), name)
-        at = self._arguments.feed(text, at, final)
-        self.done, self.failed = self._arguments.done and not self._arguments.failed, self._arguments.failed
-        if self.done:
+    def read(self, source: Incoming) -> Steps:
+        found = yield from source.match(self._body.head)
+        name = self._name(found) if found is not None else None
+        if found is None or name is None:
+            return False
+        self._call, source.at = CallBegun(name, found.gaps.get("id", "")), found.end
+        whole = yield from self._arguments(source, self._tools.schema(name), name)
+        if whole:
             self._tell(CallEnded())
-        return at
+        return whole
 
     def _name(self, found: Match) -> str | None:
         if not found.gaps:
             return next((name for name in CODE_TOOLS if self._tools.schema(name)), None)
         return self._tools.known(found.gaps.get("name", found.gaps.get("id", "")))
 
-    def _reader(self, schema: Any, name: str) -> ArgumentReader:
+    def _arguments(self, source: Incoming, schema: Any, name: str) -> Steps:
         shape, code = self._body.arguments, code_parameter(name, schema)
         if isinstance(shape, CodeArguments):
-            return CodeReader(code, self._say)
+            return read_code(source, code, self._say)
         if isinstance(shape, TagArguments):
-            return TagReader(shape, schema, self._say)
+            return TagReader(shape, schema, self._say).read(source)
         if isinstance(shape, LooseArguments):
-            return LooseReader(shape, schema, self._say)
-        return JsonReader(self._closers, self._say, code)
+            return LooseReader(shape, schema, self._say).read(source)
+        return read_json(source, self._closers, self._say, code)
 
     def _say(self, piece: str) -> None:
         """Arguments, and before them that there is a call: a name alone may be anything."""
@@ -216,11 +173,11 @@ class JsonCall:
     """A call that is one JSON object. Arguments are told from where both they and the name are known.
 
     Braces may be doubled, the object's own or all of them, as some templates show their models how calls are written.
-    given: there were arguments.
+    begun: as there; given: there were arguments.
     """
 
     def __init__(self, body: JsonCalls, tools: Tools, tell: Tell) -> None:
-        self.done = self.failed = self.begun = False
+        self.begun = False
         self._body, self._tools, self._tell = body, tools, tell
         self._scan = (
             _KeyedScan(frozenset(), frozenset()) if body.keyed else JsonScan(body.names | body.ids, body.arguments)
@@ -234,28 +191,29 @@ class JsonCall:
     def given(self) -> bool:
         return self._place is not None
 
-    def feed(self, text: str, at: int, final: bool) -> int:
-        if not self._scan.started:
-            self.failed = not text.startswith("{", at)
-            if self.failed or (at + 1 == len(text) and not final):
-                return at
-            self._doubled = text.startswith("{{", at)
-            at += self._doubled
-        at = self._scan.feed(text, at)
-        if not self._check_name():
-            self.failed = True
-            return at
-        if self.begun:
-            self._tell_arguments()
-        if self._scan.done and self._doubled:
-            closer = skip_space(text, at)
-            if closer == len(text) and not final:
-                return at
-            at = closer + 1 if text.startswith("}", closer) else at
-        if self._scan.done and not self.failed:
-            self._end()
-        self.failed = self.failed or self._scan.failed or (final and not self.done)
-        return at
+    def read(self, source: Incoming) -> Steps:
+        if not source.text.startswith("{", source.at):
+            return False
+        while source.at + 1 == len(source.text) and not source.final:
+            yield
+        self._doubled = source.text.startswith("{{", source.at)
+        source.at += self._doubled
+        while not (self._scan.done or self._scan.failed):
+            source.at = self._scan.feed(source.text, source.at)
+            if not self._check_name():
+                return False
+            if self.begun:
+                self._tell_arguments()
+            if source.final:
+                break
+            if not (self._scan.done or self._scan.failed):
+                yield
+        if self._scan.failed or not self._scan.done:
+            return False
+        if self._doubled:
+            closer = yield from source.past_space()
+            source.at = closer + 1 if source.text.startswith("}", closer) else source.at
+        return self._end()
 
     def _check_name(self) -> bool:
         """Whether it can still be a call; tells the name when it has come."""
@@ -288,17 +246,17 @@ class JsonCall:
             self._tell(Arguments(more if self._told else more.lstrip()))
             self._told = len(parts)
 
-    def _end(self) -> None:
+    def _end(self) -> bool:
         text = "".join(self._scan.texts.get(self._place, ())) if self._place is not None else ""
         if not self._told:
             text = _inner(text)
             if self._doubled and not is_object(text):
                 text = text.replace("{{", "{").replace("}}", "}")
             self._tell(Arguments(text))
-        self.failed = not is_object(text)
-        self.done = not self.failed
-        if self.done:
+        whole = is_object(text)
+        if whole:
             self._tell(CallEnded())
+        return whole
 
 
 class _KeyedScan(JsonScan):
@@ -326,74 +284,49 @@ Candidate = tuple[Pattern, CallShape]
 class Attempt:
     """candidates: what may stand here, in the order to try it. Then one of three is set, or more text is needed.
 
-    done: a call was read, `rest` is what stands behind it; failed: there is none; broken: it had begun and never ended.
+    done: a call was read, `source` goes on behind it; failed: there is none; broken: it had begun and never ended.
     """
 
     def __init__(self, candidates: Sequence[Candidate], tools: Tools) -> None:
         self.done = self.failed = self.broken = False
         self.shape = candidates[0][1]
-        self.rest = ""
-        self._candidates, self._tools = list(candidates), tools
-        self._raw: list[str] = []
+        self.source = Incoming()
+        self._tools = tools
         self._events: list[Event] = []
-        self._reader: CallReader | None = None
-        self._next()
+        self._steps = self._try(candidates)
 
     def feed(self, text: str, final: bool) -> list[Event]:
-        self._raw.append(text)
-        self.rest += text
-        while not (self.done or self.failed or self.broken):
-            if self._reader is None and not self._open(final):
-                break
-            if self._reader is not None and not self._read(self._reader, final):
-                break
+        self.source.add(text, final)
+        next(self._steps, None)
         events = self._events[:]
         self._events.clear()
         return events
 
-    @property
-    def raw(self) -> str:
-        """All that was read of the call."""
-        whole = "".join(self._raw)
-        return whole[: len(whole) - len(self.rest)]
+    def _try(self, candidates: Sequence[Candidate]) -> Iterator[None]:
+        for opening, self.shape in candidates:
+            reader = yield from self._open(opening)
+            if reader is not None:
+                self.done = yield from reader.read(self.source)
+                self.broken = reader.begun and not self.done
+                if self.done or self.broken:
+                    return
+            self.source.restart()
+        self.failed = True
 
-    def _open(self, final: bool) -> bool:
-        """Past what leads to the call; False if more text is needed for it."""
-        found = match(self._opening, self.rest, 0, final) if self._opening else Match(0)
-        if found is MORE:
-            return False
-        if not isinstance(found, Match):
-            self._next()
-            return True
-        start, body = skip_space(self.rest, found.end), self.shape.body
+    def _open(self, opening: Pattern) -> Generator[None, None, NamedCall | JsonCall | None]:
+        """What reads the call, behind what leads to it; None if that does not stand here."""
+        source, body = self.source, self.shape.body
+        found = yield from source.match(opening)
+        if found is None:
+            return None
+        source.at = found.end
+        start = yield from source.past_space()
+        if isinstance(body, JsonCalls) and source.text.startswith("[", start):
+            source.at = start + 1
+            start = yield from source.past_space()
+        if start == len(source.text):
+            return None
+        source.at = start
         if isinstance(body, JsonCalls):
-            start = skip_space(self.rest, start + 1) if self.rest.startswith("[", start) else start
-        if start == len(self.rest):
-            if final:
-                self._next()
-            return final
-        self.rest = self.rest[start:]
-        tell = self._events.append
-        if isinstance(body, JsonCalls):
-            self._reader = JsonCall(body, self._tools, tell)
-        else:
-            self._reader = NamedCall(body, self.shape.closers, self._tools, tell)
-        return True
-
-    def _read(self, reader: CallReader, final: bool) -> bool:
-        stop = reader.feed(self.rest, 0, final)
-        self.rest = self.rest[stop:]
-        self.done = reader.done
-        if reader.failed:
-            self.broken = reader.begun
-            if not reader.begun:
-                self._next()
-        return reader.done or reader.failed
-
-    def _next(self) -> None:
-        """On to the next candidate, from the beginning."""
-        self._reader = None
-        self.rest = "".join(self._raw)
-        self.failed = not self._candidates
-        if self._candidates:
-            self._opening, self.shape = self._candidates.pop(0)
+            return JsonCall(body, self._tools, self._events.append)
+        return NamedCall(body, self.shape.closers, self._tools, self._events.append)

@@ -216,7 +216,7 @@ class Reading:
 
     reasoning: str = ""
     content: str = ""
-    calls: list[Call] = None  # type: ignore[assignment]
+    calls: list[Call] = field(default_factory=list)
 
 
 def collect(events: list[Event]) -> Reading:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from omnidraft.backends.prompting.formats.pattern import skip_space
 from omnidraft.backends.prompting.json_schema import referred
 
 # A JSON object read in pieces: where it ends, and which strings and values stand at which keys. Only as strict as
@@ -18,20 +19,20 @@ from omnidraft.backends.prompting.json_schema import referred
 _OUTSIDE = re.compile(r"[\"{}\[\],:]")
 _INSIDE = re.compile(r"[\"\\\x00-\x1f]")
 _DEEPEST = 500
+CLOSERS = {"[": "]", "(": ")", "{": "}"}
 Path = tuple[str, ...]
 
 
 class JsonScan:
     """Feed it the text from `{` on. `strings`: values of strings by path; `watched` are the paths whose text is kept.
 
-    Paths are of keys only: what stands in lists has none. A watched value's text is in `texts`, whole once its path
-    is in `ended`; characters that JSON forbids in strings are escaped there.
+    Paths are of keys only: what stands in lists has none. A watched value's text is in `texts`; characters that JSON
+    forbids in strings are escaped there.
     """
 
     def __init__(self, named: frozenset[Path], watched: frozenset[Path]) -> None:
         self.strings: dict[Path, str] = {}
         self.texts: dict[Path, list[str]] = {}
-        self.ended: set[Path] = set()
         self.keys: list[Path] = []  # that have come so far, of the first two levels
         self.done = self.failed = False
         self._named, self._watched = named, watched
@@ -43,10 +44,6 @@ class JsonScan:
         self._copying: Path | None = None
         if () in watched:
             self._copying, self.texts[()] = (), []
-
-    @property
-    def started(self) -> bool:
-        return self.done or bool(self._stack)
 
     def feed(self, text: str, at: int = 0) -> int:
         """Reads on from `at`; where it stopped: behind the object's end, or at the end of the text."""
@@ -64,62 +61,52 @@ class JsonScan:
         if found is None:
             return end
         sign = found[0]
+        if sign in '"{[':
+            self._begin_value()
+        elif sign in "}],":
+            self._end_value()
+        self._copy(sign)
         if sign == '"':
             self._string = []
-            self._begin_value()
         elif sign in "{[":
             self._open(sign)
-            return end + 1
         elif sign in "}]":
             self._close(sign)
-            return end + 1
-        elif sign == ",":
-            self._end_value()
-            self._value = bool(self._stack) and self._stack[-1] == "["
         else:
-            self._value = True
-        self._copy(sign)
+            self._value = sign == ":" or self._stack[-1:] == ["["]
         return end + 1
 
     def _inside(self, text: str, at: int) -> int:
-        assert self._string is not None
         if self._escaped:
             self._escaped = False
-            self._string.append(text[at])
-            self._copy(text[at])
+            self._write(text[at])
             return at + 1
         found = _INSIDE.search(text, at)
         end = found.start() if found else len(text)
-        self._string.append(text[at:end])
-        self._copy(text[at:end])
+        self._write(text[at:end])
         if found is None:
             return end
-        sign = found[0]
-        if sign == '"':
-            self._copy(sign)
+        if found[0] == '"':
+            self._copy('"')
             self._end_string()
-        elif sign == "\\":
-            self._escaped = True
-            self._string.append(sign)
-            self._copy(sign)
         else:
-            escaped = json.dumps(sign)[1:-1]
-            self._string.append(escaped)
-            self._copy(escaped)
+            self._escaped = found[0] == "\\"
+            self._write(found[0] if self._escaped else json.dumps(found[0])[1:-1])
         return end + 1
 
+    def _write(self, text: str) -> None:
+        """More of a string."""
+        assert self._string is not None
+        self._string.append(text)
+        self._copy(text)
+
     def _open(self, sign: str) -> None:
-        if self._stack:
-            self._begin_value()
-        self._copy(sign)
         self._stack.append(sign)
         self._value = sign == "["
         self.failed = len(self._stack) > _DEEPEST
 
     def _close(self, sign: str) -> None:
-        self._end_value()
-        self._copy(sign)
-        if not self._stack or {"{": "}", "[": "]"}[self._stack.pop()] != sign:
+        if not self._stack or CLOSERS[self._stack.pop()] != sign:
             self.failed = True
         self.done = not self._stack
         self._end_value()
@@ -142,12 +129,9 @@ class JsonScan:
         """A value is over if one stood here; so is its key."""
         if len(self._stack) > len(self._path):
             return
-        if len(self._path) == len(self._stack):
-            if self._copying == tuple(self._path):
-                self.ended.add(self._copying)
-                self._copying = None
-            if self._path:
-                self._path.pop()
+        if self._copying == tuple(self._path):
+            self._copying = None
+        del self._path[-1:]
         self._value = False
 
     def _end_string(self) -> None:
@@ -178,24 +162,18 @@ def _decoded(text: str) -> str:
 
 
 _CONSTANTS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
-_SPACE = re.compile(r"\s*")
 _BARE = re.compile(r"[^\s,:=\[\](){}'\"]+(?:[^,:=\[\](){}\n]*[^\s,:=\[\](){}])?")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\n": "", "0": "\0"}
 _CODES = {"x": 2, "u": 4, "U": 8}
-_CLOSERS = {"[": "]", "(": ")", "{": "}"}
 _DEEPEST_LOOSE = 200
 
 
 def read_loose(text: str, quotes: tuple[str, ...] = ()) -> Any:
     """The value; ValueError if there is none, or more behind it. `quotes`: others than ' and "."""
-    value, at = _value(text, _skip(text, 0), (*quotes, '"', "'"), 0)
-    if _skip(text, at) != len(text):
+    value, at = _value(text, skip_space(text, 0), (*quotes, '"', "'"), 0)
+    if skip_space(text, at) != len(text):
         raise ValueError("more than one value")
     return value
-
-
-def _skip(text: str, at: int) -> int:
-    return _SPACE.match(text, at).end()  # type: ignore[union-attr]
 
 
 def _value(text: str, at: int, quotes: tuple[str, ...], depth: int) -> tuple[Any, int]:
@@ -217,20 +195,20 @@ def _value(text: str, at: int, quotes: tuple[str, ...], depth: int) -> tuple[Any
 
 def _entries(text: str, at: int, quotes: tuple[str, ...], depth: int) -> tuple[list[Any], int]:
     """What stands between brackets: values, or pairs between braces."""
-    pairs, closer = text[at] == "{", _CLOSERS[text[at]]
+    pairs, closer = text[at] == "{", CLOSERS[text[at]]
     found: list[Any] = []
-    at = _skip(text, at + 1)
+    at = skip_space(text, at + 1)
     while not text.startswith(closer, at):
         value, at = _value(text, at, quotes, depth + 1)
-        at = _skip(text, at)
+        at = skip_space(text, at)
         if pairs:
             if text[at : at + 1] not in (":", "="):
                 raise ValueError("a key without a value")
-            inner, at = _value(text, _skip(text, at + 1), quotes, depth + 1)
-            value, at = (value if isinstance(value, str) else json.dumps(value), inner), _skip(text, at)
+            inner, at = _value(text, skip_space(text, at + 1), quotes, depth + 1)
+            value, at = (value if isinstance(value, str) else json.dumps(value), inner), skip_space(text, at)
         found.append(value)
         if text.startswith(",", at):
-            at = _skip(text, at + 1)
+            at = skip_space(text, at + 1)
         elif not text.startswith(closer, at):
             raise ValueError("a list that does not end")
     return found, at + 1
@@ -255,7 +233,7 @@ def _closing_quote(text: str, at: int, quote: str, behind: str) -> int:
 
 def ends_value(text: str, at: int, behind: str) -> bool:
     """Whether nothing follows, or one of `behind`: models forget to escape the quotes within their strings."""
-    at = _skip(text, at)
+    at = skip_space(text, at)
     return at == len(text) or text[at] in behind
 
 
@@ -279,7 +257,7 @@ def _string(text: str, at: int, quote: str, behind: str) -> tuple[str, int]:
 _TYPES: dict[type, str] = {
     str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null", list: "array", dict: "object",
 }  # fmt: skip
-ANY = frozenset(_TYPES.values())
+ANY, STRING = frozenset(_TYPES.values()), frozenset(("string",))
 _DEEPEST_REFERENCES = 16  # references within references
 Say = Callable[[str], None]
 
@@ -302,7 +280,7 @@ def types_of(schema: Any, root: Any = None, depth: int = 0) -> frozenset[str]:
     elif isinstance(schema.get("enum"), list):
         found = frozenset(_TYPES.get(type(value), "string") for value in schema["enum"])
     elif any(name in schema for name in ("minLength", "maxLength", "pattern", "format")):
-        found = frozenset(("string",))
+        found = STRING
     elif "properties" in schema:
         found = frozenset(("object",))
     for name in ("anyOf", "oneOf"):
@@ -315,7 +293,7 @@ def types_of(schema: Any, root: Any = None, depth: int = 0) -> frozenset[str]:
 
 def typed(text: str, types: frozenset[str]) -> Any:
     """The value that `text` spells. Text stays text where only that is allowed, or where nothing else fits."""
-    if types == {"string"}:
+    if types == STRING:
         return text
     try:
         value = json.loads(text, strict=False)

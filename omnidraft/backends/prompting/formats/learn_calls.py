@@ -22,7 +22,7 @@ from omnidraft.backends.prompting.formats.chat_format import (
     TagArguments,
     WrittenCall,
 )
-from omnidraft.backends.prompting.formats.json_values import Path
+from omnidraft.backends.prompting.formats.json_values import CLOSERS, Path
 from omnidraft.backends.prompting.formats.pattern import (
     ID,
     KEY,
@@ -79,9 +79,6 @@ def behind_marks(text: str, marks: Sequence[Sequence[Item]]) -> str:
     return text
 
 
-_CLOSERS = {"(": ")", "{": "}", "[": "]"}
-
-
 def learn_arguments(one: str, more: str, number: str) -> tuple[Pattern, ArgumentShape, str] | None:
     """(what stands between name and arguments, how they are written, what follows them); None if that is not seen.
 
@@ -90,7 +87,15 @@ def learn_arguments(one: str, more: str, number: str) -> tuple[Pattern, Argument
     place = json_place(one)
     if place is not None:
         return gapped(one[: place[0]]), JsonArguments(), one[place[1] :]
-    return _apart(one, more, number)
+    lead, middle, behind = _around(one)
+    if TEXT not in one or TEXT in lead:
+        return None
+    plain_middle, found, _ = number.partition(KEYS[0])[2].partition(str(DIGITS))
+    plain_middle = plain_middle if found else middle
+    quote = middle.removeprefix(plain_middle)
+    if quote and middle.startswith(plain_middle) and behind.startswith(quote):
+        return _loose(lead, plain_middle, quote, behind)
+    return _tags(lead, middle, plain_middle, behind, more)
 
 
 def json_place(text: str) -> tuple[int, int] | None:
@@ -108,19 +113,6 @@ def _objects(text: str) -> Iterator[tuple[int, int, Any]]:
         start = text.find("{", start + 1)
 
 
-def _apart(one: str, more: str, number: str) -> tuple[Pattern, ArgumentShape, str] | None:
-    """Names and values that are no JSON object together."""
-    lead, middle, behind = _around(one)
-    if TEXT not in one or TEXT in lead:
-        return None
-    plain_middle, found, _ = number.partition(KEYS[0])[2].partition(str(DIGITS))
-    plain_middle = plain_middle if found else middle
-    quote = middle.removeprefix(plain_middle)
-    if quote and middle.startswith(plain_middle) and behind.startswith(quote):
-        return _loose(lead, plain_middle, quote, behind)
-    return _tags(lead, middle, plain_middle, behind, more)
-
-
 def _around(one: str) -> tuple[str, str, str]:
     """What stands before an argument's name, between it and its value, and behind that."""
     lead, _, rest = one.partition(KEYS[0])
@@ -131,7 +123,7 @@ def _around(one: str) -> tuple[str, str, str]:
 def _loose(lead: str, assign: str, quote: str, behind: str) -> tuple[Pattern, ArgumentShape, str] | None:
     opener, sign = lead.rstrip()[-1:], assign.strip()
     rest = behind.removeprefix(quote).lstrip()
-    closer = _CLOSERS.get(opener)
+    closer = CLOSERS.get(opener)
     if closer is None or len(sign) != 1 or not rest.startswith(closer):
         return None
     quotes = () if quote in ("'", '"') else (quote,)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
-from omnidraft.backends.prompting.formats.calls import JsonCall, JsonReader, Tools, is_object
+from omnidraft.backends.prompting.formats.calls import JsonCall, Tools, is_object, read_json
 from omnidraft.backends.prompting.formats.chat_format import (
     Arguments,
     CallBegun,
@@ -23,7 +23,17 @@ from omnidraft.backends.prompting.formats.chat_format import (
     Thoughts,
     collect,
 )
-from omnidraft.backends.prompting.formats.pattern import Found, Markers, Match, ends, last_match, match, skip_space
+from omnidraft.backends.prompting.formats.pattern import (
+    Incoming,
+    Markers,
+    Match,
+    Steps,
+    ends,
+    last_match,
+    match,
+    resume,
+    skip_space,
+)
 from omnidraft.backends.prompting.formats.reader import AnswerReader, Told
 from omnidraft.backends.prompting.json_schema import fits
 
@@ -55,8 +65,8 @@ class HarmonyReader:
         self._text = begun
         self._header: str | None = ""  # of the message that begins; None within one
         self._say: type[Thoughts] | type[Content] | None = None
-        self._call: JsonReader | None = None
-        self._raw: list[str] = []
+        self._call: Steps | None = None
+        self._source = Incoming()  # of the call
 
     def feed(self, text: str) -> list[Event]:
         self._text += text
@@ -85,15 +95,14 @@ class HarmonyReader:
     def _head(self, final: bool) -> None:
         assert self._header is not None
         found = _HEADER.find(self._text, final)
-        taken = found if isinstance(found, int) else found.start
-        self._header += self._take(taken)
+        self._header += self._take(found.start)
         if not _may_head(self._header):
             self._text = self._header + self._text
             self._open("")
             return
-        if isinstance(found, int):
+        if found.meaning is None:
             return
-        self._take(found.end - found.start)
+        self._take(found.length)
         if found.meaning == "message":
             self._open(self._header)
         else:
@@ -103,13 +112,14 @@ class HarmonyReader:
         recipient = _TO.search(header)
         channels = _CHANNEL.findall(header)
         to = recipient[1] if recipient and recipient[1] not in ("assistant", "user") else ""
-        self._header, self._raw, self._call, self._say = None, [], None, None
+        self._header, self._call, self._say = None, None, None
         self._told.begin_thoughts()
         if to:
             name = self._tools.known(to)
             if name is not None and (to.startswith("functions.") or not self._tools.unknown):
                 self._told.add([CallBegun(name)])
-                self._call = JsonReader((), lambda piece: self._told.add([Arguments(piece)]))
+                self._source = Incoming()
+                self._call = read_json(self._source, (), lambda piece: self._told.add([Arguments(piece)]))
             elif to.startswith("functions."):
                 self._say = Content  # no such function
         else:
@@ -117,27 +127,23 @@ class HarmonyReader:
 
     def _body(self, final: bool) -> None:
         if self._call is not None:
-            self._arguments(final)
+            self._arguments(self._call, final)
             return
         found = _BODY.find(self._text, final)
-        self._give(self._take(found if isinstance(found, int) else found.start))
-        if isinstance(found, Found):
-            if found.meaning != "channel":
-                self._take(found.end - found.start)
+        self._give(self._take(found.start))
+        if found.meaning is not None:
+            self._take(0 if found.meaning == "channel" else found.length)
             self._header = ""
 
-    def _arguments(self, final: bool) -> None:
-        call = self._call
-        assert call is not None
-        stop = call.feed(self._text, 0, final)
-        self._raw.append(self._take(stop))
-        if call.done and not call.failed:
-            self._told.add([CallEnded()])
-        elif call.failed:
-            self._told.add([CallBroken("".join(self._raw))])
-            self._say = Content
-        if call.done or call.failed:
-            self._call = None
+    def _arguments(self, call: Steps, final: bool) -> None:
+        self._source.add(self._text, final)
+        self._text = ""
+        whole = resume(call)
+        if whole is None:
+            return
+        self._call, self._text = None, self._source.rest
+        self._told.add([CallEnded() if whole else CallBroken(self._source.read)])
+        self._say = None if whole else Content
 
     def _give(self, text: str) -> None:
         if self._say is Thoughts:
@@ -269,8 +275,8 @@ def _plain_call(text: str, tools: Tools) -> list[Event]:
         return []
     written = whole["object"]
     single = written.replace("{{", "{").replace("}}", "}")
-    call = JsonCall(_PLAIN, tools, events.append)
-    if call.feed(written, 0, True) < len(written) or not (call.done and call.given):
+    call, source = JsonCall(_PLAIN, tools, events.append), Incoming(written, True)
+    if not resume(call.read(source)) or source.rest or not call.given:
         return []
     if not any(map(is_object, (written, written[1:-1], single))):  # reading calls is less strict
         return []
@@ -284,8 +290,8 @@ def _cut_call(text: str, tools: Tools) -> list[Event]:
     if begun is None:
         return []
     call = JsonCall(_PLAIN, tools, events.append)
-    call.feed(begun["object"], 0, False)
-    return events if call.begun and not call.failed else []
+    failed = resume(call.read(Incoming(begun["object"]))) is False
+    return events if call.begun and not failed else []
 
 
 def begun_text(form: ChatFormat, prompt: str) -> str:

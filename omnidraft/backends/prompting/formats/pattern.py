@@ -7,12 +7,13 @@ White space between the parts of a pattern is the model's to choose. Knows nothi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 MORE = object()  # what has come so far may become a match
 _ATOM = re.compile(r"<[^<>\s]*>?|\[[^\[\]\s<]*\]?|[^\s<\[>]+>*|>+")
+_SPACE = re.compile(r"\s*")
 _LONGEST_GAP = 512  # characters
 _FORGOTTEN = 16  # parts of a literal that a model may leave out
 
@@ -121,9 +122,71 @@ def _gap_end(gap: Gap, following: Sequence[Item], text: str, at: int) -> int:
 
 
 def skip_space(text: str, at: int) -> int:
-    while at < len(text) and text[at].isspace():
-        at += 1
-    return at
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]
+
+
+Steps = Generator[None, None, bool]  # yields wherever more text is needed; whether all was read that should be
+
+
+def resume(steps: Steps) -> bool | None:
+    """Reads on; None where more text is needed."""
+    try:
+        next(steps)
+    except StopIteration as over:
+        return bool(over.value)
+    return None
+
+
+class Incoming:
+    """Text as it comes, of which what stands in front of `at` has been read. final: no more will come."""
+
+    def __init__(self, text: str = "", final: bool = False) -> None:
+        self.text, self.at, self.final = text, 0, final
+        self._parts = [text]
+
+    def add(self, text: str, final: bool) -> None:
+        self._parts.append(text)
+        self.text, self.at, self.final = self.text[self.at :] + text, 0, final
+
+    @property
+    def rest(self) -> str:
+        """What has not been read."""
+        return self.text[self.at :]
+
+    @property
+    def read(self) -> str:
+        """What has."""
+        whole = "".join(self._parts)
+        return whole[: len(whole) - len(self.text) + self.at]
+
+    def restart(self) -> None:
+        """Back to the beginning."""
+        self.text, self.at = "".join(self._parts), 0
+
+    def take(self, end: int) -> str:
+        """What stands here up to `end`."""
+        at, self.at = self.at, end
+        return self.text[at:end]
+
+    def match(self, pattern: Sequence[Item]) -> Generator[None, None, Match | None]:
+        """The pattern if it stands here."""
+        while (found := match(pattern, self.text, self.at, self.final)) is MORE:
+            yield
+        return found if isinstance(found, Match) else None
+
+    def past(self, literal: str) -> Steps:
+        """Goes on behind `literal` if that stands here, which is told."""
+        while not self.final and len(self.text) - self.at < len(literal) and literal.startswith(self.text[self.at :]):
+            yield
+        found = self.text.startswith(literal, self.at)
+        self.at += len(literal) if found else 0
+        return found
+
+    def past_space(self) -> Generator[None, None, int]:
+        """Where something else than white space stands, or all ends; goes nowhere."""
+        while (at := skip_space(self.text, self.at)) == len(self.text) and not self.final:
+            yield
+        return at
 
 
 def overlap(text: str, marker: str) -> int:
@@ -152,11 +215,15 @@ def groups(items: Sequence[Item]) -> tuple[Pattern, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where a marker begins and ends, and what it means."""
+    """Where a marker begins and ends, and what it means; None: no marker, only where text ends that is none."""
 
     start: int
     end: int
-    meaning: Any
+    meaning: Any = None
+
+    @property
+    def length(self) -> int:
+        return self.end - self.start
 
 
 class Markers:
@@ -171,17 +238,18 @@ class Markers:
         self._letters = {first[0] for first in firsts}
         self._longest = max(map(len, firsts), default=0)
 
-    def find(self, text: str, final: bool, prior: Any = None) -> Found | int:
+    def find(self, text: str, final: bool, prior: Any = None) -> Found:
         """The first marker; else how much of the text can be no part of one, whatever follows."""
         at = 0
         while self._search is not None and (first := self._search.search(text, at)):
             found = self.at(text, first.start(), final, prior)
-            if found is MORE:
-                return first.start()
             if isinstance(found, Found):
                 return found
+            if found is MORE:
+                return Found(first.start(), first.start())
             at = first.start() + 1
-        return len(text) if final else self._settled(text)
+        end = len(text) if final else self._settled(text)
+        return Found(end, end)
 
     def at(self, text: str, at: int, final: bool, prior: Any = None, without: Any = None) -> Found | object | None:
         """The marker that stands at `at`; MORE if one may; None if none does.

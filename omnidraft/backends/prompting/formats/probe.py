@@ -46,6 +46,10 @@ def call(index: int, arguments: Mapping[str, Any], way: Way) -> Message:
     return {"id": id, "type": "function", "function": {"name": NAMES[index], "arguments": given}}
 
 
+def result(call: Message) -> Message:
+    return {"role": "tool", "tool_call_id": call["id"], "name": call["function"]["name"], "content": RESULT}
+
+
 def named_id(index: int) -> str:
     """An id as some models write it: all that their templates show of the name."""
     return f"functions.{NAMES[index]}:{index}"
@@ -81,11 +85,7 @@ class Probe:
         if not fields and (text is None or NAMES[0] not in text):  # some show calls only where there is no content
             text = self._behind([self.asked, {**message, "content": None}], False, True, way.options)
         if text is None or NAMES[0] not in text:
-            results = [
-                {"role": "tool", "tool_call_id": c["id"], "name": c["function"]["name"], "content": RESULT}
-                for c in made
-            ]
-            text = self._behind([self.asked, message, *results], False, True, way.options)
+            text = self._behind([self.asked, message, *map(result, made)], False, True, way.options)
             text = None if text is None or RESULT not in text else text[: text.find(RESULT)]
         return text if text is not None and NAMES[len(made) - 1] in text else None
 

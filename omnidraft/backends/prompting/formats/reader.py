@@ -210,19 +210,19 @@ class AnswerReader:
         if self._told.fresh and self._bare(final):
             return
         found = self._find(self._marks.in_content, final)
-        self._told.say(self._take(found if isinstance(found, int) else found.start))
-        if isinstance(found, int):
+        self._told.say(self._take(found.start))
+        if found.meaning is None:
             return
         if found.meaning is CALL:
             self._try(self._marks.marked_calls, self._content)
             return
         if found.meaning is CLOSED and self._last is None:
-            self._told.say(self._take(found.end - found.start))
+            self._told.say(self._take(found.length))
             return
         if found.meaning in (OVER, CLOSED):
-            self._over(found.end - found.start, self._told.say, final)
+            self._over(found.length, self._told.say, final)
             return
-        marker = self._take(found.end - found.start)
+        marker = self._take(found.length)
         if found.meaning is THINK and self._told.said and "|" not in marker:
             self._told.say(marker)  # in the middle of an answer somebody writes about such a tag
         elif found.meaning is THINK:
@@ -233,31 +233,31 @@ class AnswerReader:
 
     def _thoughts(self, final: bool) -> None:
         found = self._find(self._marks.in_thoughts, final)
-        self._told.think(self._take(found if isinstance(found, int) else found.start))
-        if isinstance(found, int):
+        self._told.think(self._take(found.start))
+        if found.meaning is None:
             return
         if found.meaning is CALL:
             self._doubted = [] if self._told.line else None  # in the middle of a sentence it may only be spoken of
             self._try(self._marks.marked_calls, self._thoughts)
             return
         if found.meaning is OVER:
-            self._over(found.end - found.start, self._told.think, final)
+            self._over(found.length, self._told.think, final)
             return
-        marker = self._take(found.end - found.start)
+        marker = self._take(found.length)
         if found.meaning is THINK:  # once more, though the prompt has opened them
             self._told.think(marker if self._told.said else "")
             return
         self._step = self._content
         self._told.begin_part()
 
-    def _find(self, markers: Markers, final: bool) -> Found | int:
+    def _find(self, markers: Markers, final: bool) -> Found:
         """The next marker. Where a call was tried in vain, another marker, or one character of text."""
         if not self._refused:
             return markers.find(self._text, final, CALL)
         found = markers.at(self._text, 0, final, None, without=CALL)
-        if found is MORE:
-            return 0
-        return found if isinstance(found, Found) else 1
+        if isinstance(found, Found):
+            return found
+        return Found(0, 0) if found is MORE else Found(1, 1)
 
     def _over(self, length: int, say: Callable[[str], None], final: bool) -> None:
         """What closes a turn means that only where nothing else follows."""
@@ -329,16 +329,16 @@ class AnswerReader:
             self._doubted += told
         if not (attempt.done or attempt.failed or attempt.broken):
             return
-        self._attempt, self._text = None, attempt.rest
+        self._attempt, self._text = None, attempt.source.rest
         if attempt.failed:
             self._step, self._refused, self._doubted = self._home, True, None
         elif self._doubted is not None and attempt.broken:
-            self._told.think(attempt.raw)
+            self._told.think(attempt.source.read)
             self._step, self._doubted = self._thoughts, None
         elif self._doubted is not None:
-            self._raw, self._last, self._step = attempt.raw, attempt.shape, self._doubting
+            self._raw, self._last, self._step = attempt.source.read, attempt.shape, self._doubting
         elif attempt.broken:
-            self._told.add([CallBroken(attempt.raw)])
+            self._told.add([CallBroken(attempt.source.read)])
             self._step = self._content
             self._told.go_on()
         else:

@@ -5,12 +5,13 @@ Strings are said while they are written; everything else when it is whole, typed
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from omnidraft.backends.prompting.formats.chat_format import LooseArguments, TagArguments
 from omnidraft.backends.prompting.formats.json_values import (
     ANY,
+    STRING,
     Pairs,
     Say,
     dump,
@@ -19,7 +20,17 @@ from omnidraft.backends.prompting.formats.json_values import (
     typed,
     types_of,
 )
-from omnidraft.backends.prompting.formats.pattern import KEY, MORE, Item, Match, match, overlap, skip_space
+from omnidraft.backends.prompting.formats.pattern import (
+    KEY,
+    MORE,
+    Incoming,
+    Item,
+    Match,
+    Steps,
+    match,
+    overlap,
+    skip_space,
+)
 
 _VERBATIM = "<![CDATA["
 
@@ -28,113 +39,78 @@ class TagReader:
     """One tag per argument; strings are said while they are written."""
 
     def __init__(self, shape: TagArguments, schema: Any, say: Say) -> None:
-        self.done = self.failed = False
         self._shape = shape
         self._pairs = Pairs(schema, say)
         self._head = (*shape.begin, *shape.key_end)
-        self._key = ""
-        self._end: tuple[Item, ...] = ()
-        self._types = ANY
-        self._inside = False
-        self._begun = False  # something of the value has been seen
-        self._parts: list[str] = []
-        self._quoted = False  # a string is being said
 
-    def feed(self, text: str, at: int, final: bool) -> int:
-        while not (self.done or self.failed):
-            before, inside = at, self._inside
-            at = self._value(text, at, final) if self._inside else self._next(text, at, final)
-            if at == before and inside == self._inside:
-                break
-        return at
-
-    def _next(self, text: str, at: int, final: bool) -> int:
-        """The next argument's beginning, or the end of all."""
-        start = skip_space(text, at)
-        over = match(self._shape.done, text, start, final) if self._shape.done else None
-        found = match(self._head, text, start, final)
-        if isinstance(over, Match) or (start == len(text) and final):
+    def read(self, source: Incoming) -> Steps:
+        while isinstance(found := (yield from self._next(source)), Match):
+            source.at = found.end
+            yield from self._argument(source, found)
+        if found:
             self._pairs.close()
-            self.done = True
-            return over.end if isinstance(over, Match) else start
-        if isinstance(found, Match) and over is None:
-            self._begin(found)
-            return found.end
-        if found is None and over is None:
-            self.done = not self._shape.done
-            self.failed = not self.done
-            if self.done:
-                self._pairs.close()
-        return at
+        return found
 
-    def _begin(self, found: Match) -> None:
-        self._key = found.gaps.get("key", "").strip()
-        self._types = self._pairs.types(self._key)
-        word = found.gaps.get("word")
-        if word is not None and self._shape.text_word is not None:
-            is_text = word == self._shape.text_word
-            self._types = frozenset(("string",)) if is_text else (self._types - {"string"} or ANY - {"string"})
-        self._end = tuple(self._key if item == KEY else item for item in self._shape.end)
-        self._inside, self._begun, self._parts = True, False, []
-        self._pairs.key(self._key)
-        self._quoted = self._types == {"string"}
-        if self._quoted:
+    def _next(self, source: Incoming) -> Generator[None, None, Match | bool]:
+        """The next argument's beginning; where there is none, whether arguments may end so."""
+        done = self._shape.done
+        while True:
+            start = skip_space(source.text, source.at)
+            over = match(done, source.text, start, source.final) if done else None
+            found = match(self._head, source.text, start, source.final)
+            if isinstance(over, Match) or (start == len(source.text) and source.final):
+                source.at = over.end if isinstance(over, Match) else start
+                return True
+            if over is None and found is not MORE:
+                return found if isinstance(found, Match) else not done
+            yield
+
+    def _argument(self, source: Incoming, found: Match) -> Iterator[None]:
+        key = found.gaps.get("key", "").strip()
+        types = self._types(key, found.gaps.get("word"))
+        quoted = types == STRING
+        self._pairs.key(key)
+        if quoted:
             self._pairs.say('"')
-
-    def _value(self, text: str, at: int, final: bool) -> int:
-        before = at
-        if not self._begun:
-            space = self._shape.space_before
-            if text.startswith(space, at):
-                at += len(space)
-            elif space.startswith(text[at:]) and not final:
-                return at
-            if text.startswith(_VERBATIM, at):
-                at += len(_VERBATIM)
-                self._end = ("]]>", *self._end)
-            elif _VERBATIM.startswith(text[at:]) and not final:
-                return before
-            self._begun = True
-        first = str(self._end[0])
-        search = at
-        while (stop := text.find(first, search)) >= 0:
-            found = match(self._end, text, stop, final)
-            if found is MORE:
-                break
-            if isinstance(found, Match):
-                self._finish(text[at:stop])
-                return found.end
-            search = stop + 1
-        if final:
-            self._finish(text[at:])
-            self._pairs.close()
-            self.done = True
-            return len(text)
-        hold = stop if stop >= 0 else len(text) - overlap(text[at:], first)
-        space = self._shape.space_behind
-        hold = max(at, hold - len(space)) if space else hold
-        self._take(text[at:hold])
-        return hold
-
-    def _take(self, text: str) -> None:
-        if self._quoted:
-            self._pairs.say(dump(text)[1:-1])
-        else:
-            self._parts.append(text)
-
-    def _finish(self, rest: str) -> None:
-        rest = rest.removesuffix(self._shape.space_behind)
-        self._inside = False
-        if self._quoted:
-            self._pairs.say(dump(rest)[1:-1] + '"')
+        yield from source.past(self._shape.space_before)
+        end = [key if item == KEY else item for item in self._shape.end]
+        if (yield from source.past(_VERBATIM)):
+            end = ["]]>", *end]
+        if quoted:
+            yield from self._up_to(end, source, lambda text: self._pairs.say(dump(text)[1:-1]))
+            self._pairs.say('"')
             return
-        text = "".join([*self._parts, rest])
-        self._pairs.say(dump(nested(text, self._types, self._pairs.schema_of(self._key), self._shape)))
+        parts: list[str] = []
+        yield from self._up_to(end, source, parts.append)
+        value = nested("".join(parts), types, self._pairs.schema_of(key), self._shape)
+        self._pairs.say(dump(value))
+
+    def _types(self, key: str, word: str | None) -> frozenset[str]:
+        types = self._pairs.types(key)
+        if word is None or self._shape.text_word is None:
+            return types
+        return STRING if word == self._shape.text_word else (types - STRING or ANY - STRING)
+
+    def _up_to(self, end: Sequence[Item], source: Incoming, say: Say) -> Iterator[None]:
+        """Says what stands in front of `end`, and goes on behind that."""
+        first, space = str(end[0]), self._shape.space_behind
+        while True:
+            text, at = source.text, source.at
+            stop, found = text.find(first, at), None
+            while stop >= 0 and (found := match(end, text, stop, source.final)) is None:
+                stop = text.find(first, stop + 1)
+            if isinstance(found, Match) or source.final:
+                say(source.take(stop if isinstance(found, Match) else len(text)).removesuffix(space))
+                source.at = found.end if isinstance(found, Match) else source.at
+                return
+            hold = stop if stop >= 0 else len(text) - overlap(text[at:], first)
+            say(source.take(max(at, hold - len(space))))
+            yield
 
 
 def nested(text: str, types: frozenset[str], schema: Any, shape: TagArguments) -> Any:
     """The value, which may be made of tags itself where the tags are named like the arguments."""
-    if KEY not in shape.end or types == {"string"}:
+    if KEY not in shape.end or types == STRING:
         return typed(text, types)
     entries = _entries(text, shape)
     if entries is None:
@@ -177,7 +153,7 @@ class LooseReader:
     """`name=value` pairs up to the closing bracket; each pair is said when it is whole, its name before."""
 
     def __init__(self, shape: LooseArguments, schema: Any, say: Say) -> None:
-        self.done = self.failed = False
+        self._done = self._failed = False
         self._shape = shape
         self._pairs = Pairs(schema, say)
         self._quotes = (*shape.quotes, '"', "'")
@@ -186,14 +162,17 @@ class LooseReader:
         self._depth = 0
         self._quote = ""
 
-    def feed(self, text: str, at: int, final: bool) -> int:
-        while not (self.done or self.failed) and at < len(text):
-            step = self._in_quote(text, at, final) if self._quote else self._step(text, at, final)
-            if step == at:
-                break
-            at = step
-        self.failed = self.failed or (final and not self.done)
-        return at
+    def read(self, source: Incoming) -> Steps:
+        while not (self._done or self._failed):
+            text, at = source.text, source.at
+            if at < len(text):
+                step = self._in_quote if self._quote else self._step
+                source.at = step(text, at, source.final)
+            if source.at == at:
+                if source.final:
+                    return False
+                yield
+        return not self._failed
 
     def _step(self, text: str, at: int, final: bool) -> int:
         """Past the next character that means something; not at all if it may be the beginning of a quote."""
@@ -209,7 +188,7 @@ class LooseReader:
             self._between(sign)
             return at + 1
         self._depth += (sign in "([{") - (sign in ")]}")
-        self.failed = self._depth < 0
+        self._failed = self._depth < 0
         self._parts.append(sign)
         return at + 1
 
@@ -223,9 +202,9 @@ class LooseReader:
             self._parts = [text, sign]
         else:
             self._pair(text)
-            if sign == self._shape.closer and not self.failed:
+            if sign == self._shape.closer and not self._failed:
                 self._pairs.close()
-                self.done = True
+                self._done = True
 
     def _in_quote(self, text: str, at: int, final: bool) -> int:
         quote = self._quote
@@ -246,22 +225,22 @@ class LooseReader:
 
     def _begin(self, name: str) -> None:
         self._name = name.strip().strip("\"'")
-        self.failed = not self._name or len(self._name) > 256
-        if not self.failed:
+        self._failed = not self._name or len(self._name) > 256
+        if not self._failed:
             self._pairs.key(self._name)
 
     def _pair(self, text: str) -> None:
         if self._name is None:
-            self.failed = bool(text.strip())
+            self._failed = bool(text.strip())
             return
         try:
             value = read_loose(text.strip(), self._shape.quotes)
         except ValueError:
-            self.failed = True
+            self._failed = True
             return
         if isinstance(value, str) and text.strip() == value:  # a bare word
             value = typed(value, self._pairs.types(self._name))
-        elif not isinstance(value, str) and self._pairs.types(self._name) == {"string"}:
+        elif not isinstance(value, str) and self._pairs.types(self._name) == STRING:
             value = text.strip()
         self._pairs.say(dump(value))
         self._name = None
