@@ -60,8 +60,8 @@ PLACES = """(pairs) => {
     walker.currentNode.data = walker.currentNode.data.replaceAll(from, to);
 }"""
 PATIENCE = 600_000  # milliseconds for an update or a drift run on a busy machine
-EVERY, FRAME, LAST_FRAME = 700, 160, 4000  # milliseconds between pictures of a race, and how long each is shown
-SHADES = 48
+EVERY, FRAME, LAST_FRAME = 2100, 320, 4000  # milliseconds between pictures of a race, and how long each is shown
+SHADES = 32
 
 
 def main(arguments: list[str]) -> int:
