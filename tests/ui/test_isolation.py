@@ -182,7 +182,7 @@ def attempts(event: Event, hers: Belongings) -> list[tuple[list, dict | None]]:
     own = f"tiny-target-a, {{}}, 1\ntiny-target-a, {hers.prompts}, 1"
     known = {
         "state": [hers.run, hers.run], "od-forget-chat": hers.chat, "od-forget-typed": "nothing at all",
-        "od-schedule": "my own", "od-count": "1", "od-drift-cache": "off", "od-drift-length": "4",
+        "od-said": "", "od-schedule": "my own", "od-count": "1", "od-drift-cache": "off", "od-drift-length": "4",
         "od-drift-learning": False, "od-plain": False, "od-own-model": hers.run, "od-own-number": "1",
         "od-own-source": hers.prompts.name, "od-set-learning-enabled": True, "od-set-learning-cpu_percent": "50",
         "od-set-learning-interval": "8", "od-set-model-n_ctx": "4096",
