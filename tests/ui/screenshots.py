@@ -2,8 +2,9 @@
 
 `python -m tests.ui.screenshots FOLDER` takes each page wide and narrow, light and dark, as `page-width-scheme.png`;
 with `--readme` only those the README shows, as `page.png`. OMNIDRAFT_MODELS names a folder with SmolLM2-135M-Instruct
-and Qwen2.5-Coder-0.5B. It starts the app with a fresh data folder on the latter in F32, races, asks for lessons, lets
-the drafter learn from them twice, and runs a drift schedule: some twenty minutes on a machine that does nothing else.
+and Qwen2.5-Coder-0.5B. It starts the app with a fresh data folder on the latter in F32 and races; then on the former it
+asks for lessons, lets the drafter learn from them twice, and runs a drift schedule: some ten minutes on a machine that
+does nothing else.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def main(arguments: list[str]) -> int:
             folders = f"model_folders = ['{target.parent}']\n"
             with _app(Path(data, "fresh"), folders, "--target", str(target)) as server:
                 _race(browser, server, args.folder / "race.gif")
-            with _app(Path(data, "used"), folders + USED, "--target", str(target)) as server:
+            with _app(Path(data, "used"), folders + USED, "--target", str(target.parent / SMOL)) as server:
                 _prepare(browser, server)
                 for name, path in PAGES.items():
                     for size, scheme in SHOWN[:1] if args.readme else SHOWN:
