@@ -18,6 +18,7 @@ from omnidraft.chats import Message, answer_meta
 from omnidraft.chats.records import last_step, steps_meta
 from omnidraft.decoding.events import Event, Round
 from omnidraft.decoding.request import AnswerRequest
+from omnidraft.errors import StorageError
 from omnidraft.settings.config import SamplingSettings
 
 SAVE_EVERY = 1.0  # seconds
@@ -80,7 +81,11 @@ class KeptAnswer(Listener):
         before the answer."""
         self._finish(job)
         session, chat = self.session, self.message.chat
-        if session.loaded is not None and session.store.get(chat).target is None:
+        try:
+            settled = session.store.get(chat).target is not None
+        except StorageError:  # it was deleted meanwhile
+            return
+        if session.loaded is not None and not settled:
             keep_target(session, chat, session.loaded)
 
     def _finish(self, job: AnswerJob) -> None:

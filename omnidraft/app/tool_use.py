@@ -42,12 +42,9 @@ class ToolUse:
         self._messages, self._ids = list(messages), ids
         self._files, self._allowed = files, allowed
         self._offered: list[dict[str, Any]] = []
-
-    @property
-    def marker(self) -> str:
-        """With what a call begins; "" where nothing tells."""
-        openings = [opening for shape in self._template.form.calls[:1] for opening in shape.openings[:1]]
-        return next((str(opening[0]) for opening in openings if opening and is_tag(opening[0])), "")
+        openings = [opening for shape in template.form.calls[:1] for opening in shape.openings[:1]]
+        # With what a call begins; "" where nothing tells.
+        self.marker = next((str(opening[0]) for opening in openings if opening and is_tag(opening[0])), "")
 
     def start(self, stopped: Callable[[], bool]) -> list[str]:
         """Have the servers started; what there is to say about them."""

@@ -42,9 +42,6 @@ class Waits:
     resume: float = 1.0
 
 
-SOON = "Training begins as soon as no answer is being written."
-
-
 class Learner:
     """What a profile's drafter learns. Methods may be called from any thread.
 
@@ -191,7 +188,8 @@ class Learner:
         self.wake()
 
     def train_now(self) -> str:
-        """Begin an update as soon as no answer is being written, however few answers there are. Returns a sentence."""
+        """Begin an update as soon as no answer is being written, however few answers there are. Returns why not, in a
+        sentence; "" if it will."""
         if not self.active or self.pairing is None:
             return self.status().reason
         if not self.settings().enabled:
@@ -200,7 +198,7 @@ class Learner:
             return "There is nothing new to learn from yet; a few more answers are needed."
         self.updates.forced = True
         self.wake()
-        return SOON
+        return ""
 
     def choose(self, version: str | None, warm: bool = False) -> str:
         """Serve this version, or without one the bare drafter or (`warm`) what it learned for another vocabulary.

@@ -295,6 +295,8 @@ class Updates:
 
     def idle_reason(self, interval: int) -> str:
         """Why no update begins, in a sentence. interval: answers one takes."""
+        if self.forced:
+            return "Training begins as soon as no answer is being written."
         fresh = self._stores.fresh
         if fresh >= interval and not self._stores.enough:
             return f"{fresh} new answers; a few more are needed to judge an update by."

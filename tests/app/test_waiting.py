@@ -254,3 +254,11 @@ def test_going_on_that_fails_behind_its_turn_says_so_below_the_answer(session, m
     after = session.store.path(chat)[-1]
     assert (after.id, after.content) == (before.id, before.content)
     assert after.meta["error"] == "It is gone."
+
+
+def test_an_answer_whose_conversation_was_deleted_meanwhile_ends_without_a_complaint(session):
+    (chat,) = asked_in(session, "one")
+    job = session.job
+    session.store.delete(chat)
+    end_answer(session)
+    assert (job.over, job.error) == (True, None)

@@ -181,3 +181,17 @@ def test_an_answer_pauses_training_at_once_and_the_user_can_too(home, models, tm
     until(lambda: assistant.learner.status().pid is None and assistant.learner.status().last)
     assert assistant.learner.status().last.outcome == "interrupted"
     assistant.close()
+
+
+def test_an_update_that_the_user_wants_is_announced_until_it_begins(taught):
+    learner, quickly = taught.learner, taught.learner.waits.start
+    learner.waits.start = 3600.0
+    ask(taught, range(12, 20))
+    until(lambda: learner.stores.enough, "answers to learn from")
+    assert "Training begins" not in learner.status().reason
+    assert learner.train_now() == ""
+    assert learner.status().reason == "Training begins as soon as no answer is being written."
+    learner.waits.start = quickly
+    learner.wake()
+    until(lambda: learner.status().state == "training", "training")
+    assert "Training begins" not in learner.status().reason

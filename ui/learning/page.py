@@ -13,7 +13,6 @@ import gradio as gr
 
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.learning.learner import SOON
 from omnidraft.learning.update import Update
 from ui.common import fields, notes
 from ui.common.frame import EACH, PRIVATE, page_column, session_of
@@ -215,14 +214,12 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
         values = fields.arrived(session, parts.fields)
         return {**values, **look(session, parts), parts.said: "", **forgetting_now(session, parts.forget)}
 
-    def advance(seen: tuple | None, said: str, request: gr.Request) -> Any:
+    def advance(seen: tuple | None, request: gr.Request) -> Any:
         session = session_of(sessions, request)
-        begun = SOON in (said or "") and session.assistant.learner.status().state == "training"
-        more = {parts.said: ""} if begun else {}
-        return gr.skip() if _mark(session) == seen and not more else {**look(session, parts), **more}
+        return gr.skip() if _mark(session) == seen else look(session, parts)
 
     page.load(arrive, None, [*parts.fields.values(), *looked_at, parts.said, *parts.forget.shown], **PRIVATE)
-    parts.tick.tick(advance, [parts.seen, parts.said], [*looked_at, parts.said], **PRIVATE)
+    parts.tick.tick(advance, [parts.seen], looked_at, **PRIVATE)
     fields.keep(sessions, parts.fields, parts.said, also=looked_at, after=lambda s: look(s, parts))
     _buttons(sessions, parts)
     wire_forgetting(sessions, parts.forget, parts.said, looked_at, lambda session: look(session, parts))

@@ -36,7 +36,7 @@ from omnidraft.server.api.errors import BadRequest, error_reply, read_body, refu
 from omnidraft.server.api.forms import ChatForm, TextForm
 from omnidraft.server.api.logprobs import Logprobs
 from omnidraft.server.api.reply import Reply
-from omnidraft.server.api.request import Choice, CompletionRequest, Prompt
+from omnidraft.server.api.request import EFFORT, Choice, CompletionRequest, Prompt
 
 GONE = "The client went away."
 _EFFORTS = {"none": "off", "minimal": "low", "xhigh": "high"}  # words of OpenAI's that none of ours is called
@@ -213,7 +213,7 @@ def template_options(template: ChatTemplate, asked: Mapping[str, Any]) -> dict[s
     """What a client tells the template, as that calls it. BadRequest for an option that would do nothing."""
     told: dict[str, Any] = {}
     for name, value in asked.items():
-        variable = name.replace(".", "_")
+        variable = "reasoning_effort" if name == EFFORT else name
         known = template.known({variable: value}) or template.thinking.get(_word(variable, value))
         if known is None:
             raise BadRequest(f"{name[:100]} does nothing with the chat template of {template.name}; leave it out.")

@@ -19,8 +19,8 @@ Entry = tuple[Token, int]  # and the byte of the answer it begins at
 
 
 class Logprobs(Listener):
-    """prefix: what the answer's text leaves out at its beginning (see `answer_prefix`); echo:
-    the prompt, where it stands in front of the answer's text, its tokens in front of the answer's."""
+    """prefix: what the answer's text leaves out at its beginning (see `answer_prefix`); echo: the prompt, where it
+    stands in front of the answer's text, its tokens in front of the answer's."""
 
     def __init__(self, vocabulary: Vocabulary, prefix: str = "", echo: str = "") -> None:
         self._vocabulary = vocabulary

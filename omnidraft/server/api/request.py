@@ -25,8 +25,8 @@ SHORT = 16  # tokens of a completion of the older kind, unless it asks for more
 _SEEDS = 2**63
 # Refused unless they ask for nothing: 0 is equal to False.
 _UNSUPPORTED = ("functions", "function_call", "audio", "modalities")
-# Options of templates that clients send as fields of their own; the last as the Responses API has it.
-_TOLD = ("enable_thinking", "reasoning_effort", "reasoning.effort")
+_TOLD = ("enable_thinking", "reasoning_effort")  # options of templates that clients send as fields of their own
+EFFORT = "reasoning.effort"  # the second, as the Responses API names it
 _UNSUPPORTED_TEXT = ("tools", "messages", "chat_template_kwargs", *_TOLD, *_UNSUPPORTED)
 _SAMPLING = (
     "temperature",
@@ -197,7 +197,6 @@ def _grammar(body: dict[str, Any]) -> Grammar | None:
 def _template_options(body: dict[str, Any]) -> dict[str, Any]:
     field(body, "enable_thinking", bool)
     field(body, "reasoning_effort", str)
-    field(body, "reasoning.effort", str)
     given = {name: body[name] for name in _TOLD if body.get(name) is not None}
     return given | (field(body, "chat_template_kwargs", dict) or {})
 

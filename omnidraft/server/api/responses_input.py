@@ -7,7 +7,7 @@ from typing import Any
 
 from omnidraft.app.session import Session
 from omnidraft.server.api.errors import BadRequest, field, json_body, whole
-from omnidraft.server.api.request import CompletionRequest
+from omnidraft.server.api.request import EFFORT, CompletionRequest
 from omnidraft.settings.config import MOST_TOKENS
 
 # Refused where they say anything: answers are not kept here, so none can be gone on with, or written with nobody there.
@@ -31,9 +31,10 @@ def chat_body(body: dict[str, Any]) -> dict[str, Any]:
             raise BadRequest(f"{name} is not supported here: responses are not stored; send the whole input.")
     reasoning = field(body, "reasoning", dict) or {}
     chat = {name: body[name] for name in _SAME if body.get(name) is not None}
+    if effort := field({EFFORT: reasoning.get("effort")}, EFFORT, str):
+        chat["chat_template_kwargs"] = {**(field(body, "chat_template_kwargs", dict) or {}), EFFORT: effort}
     given = {
         "max_tokens": whole(body, "max_output_tokens", 1, MOST_TOKENS),
-        "reasoning.effort": reasoning.get("effort"),
         "response_format": _form(body), "tools": _tools(body), "tool_choice": _choice(body),
     }  # fmt: skip
     return {**chat, **{name: value for name, value in given.items() if value is not None}, "messages": _messages(body)}

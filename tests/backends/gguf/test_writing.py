@@ -1,5 +1,7 @@
 """Large files are there whole or not at all, and a full disk is noticed before they are written."""
 
+import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -51,6 +53,20 @@ def test_another_form_is_written_once_and_opens(models, tmp_path):
 def test_a_form_that_nobody_waits_for_is_not_written(models, tmp_path):
     progress = Progress(models / "tiny-target-a-f16.gguf")
     progress.called_off = True
+    with watched(progress), pytest.raises(CalledOff):
+        requantize.requantized(progress.path, "F32", tmp_path / "forms")
+    assert not list((tmp_path / "forms").iterdir())
+
+
+def test_a_form_is_given_up_while_it_is_written(models, tmp_path):
+    progress = Progress(models / "tiny-target-a-f16.gguf")
+
+    def stop() -> None:
+        while progress.interrupt is None:  # the child is there
+            time.sleep(0.001)
+        progress.call_off()
+
+    threading.Thread(target=stop, daemon=True).start()
     with watched(progress), pytest.raises(CalledOff):
         requantize.requantized(progress.path, "F32", tmp_path / "forms")
     assert not list((tmp_path / "forms").iterdir())
