@@ -249,3 +249,17 @@ def test_a_call_that_takes_long_keeps_nobody_from_the_pages_and_can_be_stopped(s
         ("done", "Error: The user stopped the call; whether it did anything is not known."), ("asked", ""),
     ]  # fmt: skip
     assert len(session.assistant.read) == 1
+
+
+def test_an_answer_that_is_gone_on_with_may_call_and_all_of_it_counts(session, chat, monkeypatch):
+    session.store.update(chat, tools=("calculator",))
+    monkeypatch.setattr(ScriptedAssistant, "reason", "length")
+    ask(session, chat, "Let me")
+    monkeypatch.setattr(ScriptedAssistant, "reason", "stop")
+    ScriptedAssistant.says[:] = [f" see. {SUM}", "It is 42."]
+    conversing.resume(session, chat).join(60)
+    whole, before = session.store.path(chat)[-1], len(f"Let me see. {SUM}")
+    assert whole.content == "Let me see.\n\nIt is 42."
+    assert session.assistant.begun[-2:] == ["Let me", None], "behind the call nothing is begun"
+    assert whole.steps[0].ids == before
+    assert whole.statistics["tokens"] == len(whole.token_ids) == before + len("It is 42.")

@@ -25,7 +25,7 @@ class Bytes:
 
 
 class ScriptedAssistant(FakeAssistant):
-    """says: the texts of the answers to come; read: what each was asked with. supports: whether its template knows
+    """says: the texts of the answers to come; read: what each was asked with; begun: what each went on with. supports: whether its template knows
     tools. Every token is a character."""
 
     says: ClassVar[list[str]] = []
@@ -35,6 +35,7 @@ class ScriptedAssistant(FakeAssistant):
     def __init__(self, *given, **more) -> None:
         super().__init__(*given, **more)
         self.read: list[list[dict]] = []
+        self.begun: list[str | None] = []
 
     def load(self, target: Path, drafter: Path | None, model: object = None, templates: object = ()) -> list[str]:
         told = super().load(target, drafter, model)
@@ -55,6 +56,7 @@ class ScriptedAssistant(FakeAssistant):
 
     def answer(self, request: AnswerRequest, *, wait: bool = True) -> Iterator:
         self.read.append(list(request.prompt))
+        self.begun.append(request.continued.text if request.continued else None)
         self.answered.append(self.target.name)
         self.go_on.wait(20)
         text = self.says.pop(0) if self.says else "All right."

@@ -50,7 +50,8 @@ def test_another_form_is_written_once_and_opens(models, tmp_path):
     assert [path.name for path in (tmp_path / "forms").iterdir()] == [made.name]
 
 
-def test_a_form_that_nobody_waits_for_is_not_written(models, tmp_path):
+def test_a_form_that_nobody_waits_for_is_not_even_begun(models, tmp_path, monkeypatch):
+    monkeypatch.setattr(requantize, "run_bounded", lambda *_: pytest.fail("it was begun"))
     progress = Progress(models / "tiny-target-a-f16.gguf")
     progress.called_off = True
     with watched(progress), pytest.raises(CalledOff):
