@@ -25,8 +25,8 @@ class Bytes:
 
 
 class ScriptedAssistant(FakeAssistant):
-    """says: the texts of the answers to come; read: what each was asked with; begun: what each went on with. supports: whether its template knows
-    tools. Every token is a character."""
+    """says: the texts of the answers to come; read: what each was asked with; begun: what each went on with. supports:
+    whether its template knows tools. Every token is a character."""
 
     says: ClassVar[list[str]] = []
     supports: ClassVar[bool] = True
