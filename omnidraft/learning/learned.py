@@ -122,10 +122,10 @@ class Learned:
             return "unavailable", learner.why_not or learner.stores.refused
         if not settings.enabled:
             return "off", "Learning is switched off."
-        if learner.pairing is None:
-            return "unavailable", "No drafter is loaded yet; the first question loads it."
         if learner.held:
             return "paused", "Paused by you."
+        if learner.pairing is None:
+            return "unavailable", "No drafter is loaded yet; the first question loads it."
         if updates.running is not None and learner.answering:
             return "paused", "Paused while an answer is being written."
         if updates.running is not None:
