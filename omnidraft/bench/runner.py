@@ -25,13 +25,14 @@ from omnidraft.storage.paths import DataHome
 # is its help, and a plan that exists is valid. What a value means for a run is said in the benchmark's own module.
 
 
-A, B, A2 = "tiny-target-a", "tiny-target-b", "tiny-target-a2"
+FIRST = ""  # the model that the app starts with
 LOSSES = ("ngram", "dm", "hybrid", "projected")  # the paper's, and ours
 EDIT = "edit"  # "write this text again"
 ALL = "all"  # the bundled tasks in turn
 PEERS = ("server", "ours")
 MANY = 100_000
 _TASKS = f"of {', '.join(TASKS)}, {EDIT} (a text again), {ALL} (tasks in turn), or files of prompts"
+_MODELS = "models, else what the app starts with"
 _COLUMNS = "numbers, and default for the sampling of the app"
 
 
@@ -72,7 +73,7 @@ class OfPair(Plan):
 class Speed(OfPair):
     """methods against plain decoding, in turns"""
 
-    target: tuple[str, ...] = words(f"{A},{B}", "models")
+    target: tuple[str, ...] = words(FIRST, _MODELS)
     tasks: tuple[str, ...] = _tasks()
     methods: tuple[str, ...] = words("plain,lookup,fixed:4,adaptive", "ways of decoding")
     temperature: tuple[str, ...] = words(COLUMNS, _COLUMNS)
@@ -89,7 +90,7 @@ class Speed(OfPair):
 class Learn(OfPair):
     """what the drafter gains by learning from a stream of answers"""
 
-    target: tuple[str, ...] = words(f"{A},{B}", "models")
+    target: tuple[str, ...] = words(FIRST, _MODELS)
     tasks: tuple[str, ...] = _tasks()
     loss: tuple[str, ...] = words("projected", f"of {', '.join(LOSSES)}")
     seeds: int = integer(3, 1, 99, "each with prompts and an order of its own")
@@ -105,7 +106,7 @@ class Learn(OfPair):
 class Real(OfPair):
     """public prompts, fetched over the network: acceptance, learning and speed"""
 
-    target: tuple[str, ...] = words(A, "models")
+    target: tuple[str, ...] = words(FIRST, _MODELS)
     tasks: tuple[str, ...] = words(",".join(SOURCES), f"of {', '.join(SOURCES)}")
     loss: tuple[str, ...] = words("dm,hybrid,projected", f"of {', '.join(LOSSES)}")
     seeds: int = integer(3, 1, 99, "of what is learned from, and in which order")
@@ -121,8 +122,8 @@ class Real(OfPair):
 class Peers(OfPair):
     """other programs and ours on the same weights and prompts, each against its own plain decoding"""
 
-    target: str = text(A, "a model")
-    helper: str = text(A2, "a small model of the target's vocabulary for draft-simple, or none")
+    target: str = text(FIRST, "a model, else what the app starts with")
+    helper: str = text("none", "a small model of the target's vocabulary for draft-simple, or none")
     peers: tuple[str, ...] = words(",".join(PEERS), f"of {', '.join(PEERS)}")
     tasks: tuple[str, ...] = _tasks((*TASKS, EDIT))
     temperature: tuple[str, ...] = words("0,default,1", _COLUMNS)

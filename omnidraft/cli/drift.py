@@ -28,11 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--schedule", help=f"{', '.join(BUNDLED)}, or a JSON file")
     what.add_argument("--show", metavar="RUN", help="print and export a run as it is")
     what.add_argument("--list", action="store_true", help="list the runs there are")
+    parser.add_argument("--target", nargs="+", help="models in place of the schedule's, in the order they appear there")
     parser.add_argument("--prompts", type=int, help="prompts per segment")
     parser.add_argument("--task", help="ask this task, or prompt file, in every segment (math, code, ..., mixed)")
     parser.add_argument("--drafter")
     parser.add_argument("--cache", choices=CACHES, default="seeded", help="the n-gram cache at the beginning")
-    parser.add_argument("--no-cache", action="store_const", const="off", dest="cache", help="the same as --cache off")
     parser.add_argument("--draft-length", default="4", help="drafter tokens per round, or adaptive")
     parser.add_argument("--learn", action="store_true", help="train the drafter on the answers as the run goes on")
     parser.add_argument("--paired", action="store_true", help="measure plain decoding of every prompt too")
@@ -70,7 +70,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _new(args: argparse.Namespace, home: DataHome, folder: Path) -> drift.DriftRun:
-    schedule = load_schedule(args.schedule).changed(args.prompts, args.task)
+    schedule = load_schedule(args.schedule).changed(args.prompts, args.task, args.target)
     targets = {t: choose_target(t, home) for t in schedule.targets}
     drafter = need_drafter(args.drafter, home, next(iter(targets.values())))
     return drift.start(home, folder, schedule, targets, drafter, _options(args))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -65,11 +65,19 @@ class Schedule:
         """Every target once, in order of appearance."""
         return list(dict.fromkeys(segment.target for segment in self.segments))
 
-    def changed(self, count: int | None = None, prompts: str | None = None) -> Schedule:
-        """The same schedule with another number, or another source, of prompts in every segment."""
+    def changed(
+        self, count: int | None = None, prompts: str | None = None, targets: Sequence[str] | None = None
+    ) -> Schedule:
+        """The same schedule with another number, or another source, of prompts in every segment, or other targets in
+        the order they appear; SettingsError if that takes another number of them."""
         asked = (("count", count), ("prompts", prompts))
         given: dict[str, Any] = {name: value for name, value in asked if value is not None}
-        return replace(self, segments=tuple(replace(segment, **given) for segment in self.segments))
+        if targets is not None and len(targets) != len(self.targets):
+            raise SettingsError(f"The schedule {self.name} has {len(self.targets)} targets, not {len(targets)}.")
+        other = dict(zip(self.targets, targets or self.targets, strict=True))
+        return replace(
+            self, segments=tuple(replace(segment, target=other[segment.target], **given) for segment in self.segments)
+        )
 
     def as_dict(self) -> dict[str, Any]:
         return {"name": self.name, "segments": [asdict(segment) for segment in self.segments]}

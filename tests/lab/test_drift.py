@@ -276,7 +276,7 @@ def test_the_picture_names_what_it_shows_and_marks_every_switch(theme):
 def test_the_command_runs_exports_lists_and_shows(home, tmp_path, capsys):
     files = [tmp_path / name for name in ("out/run.svg", "out/run.csv", "out/run.json")]
     args = ["bench", "drift", "--schedule", "a-b-a", "--prompts", "1", "--task", "qa", "--max-tokens", "8",
-            "--threads", "1", "--no-cache", "--json", "--data-dir", str(home.root)]  # fmt: skip
+            "--threads", "1", "--cache", "off", "--json", "--data-dir", str(home.root)]  # fmt: skip
     assert main([*args, "--svg", str(files[0]), "--csv", str(files[1]), "--out", str(files[2])]) == 0
     out = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["target"] for line in out[:3]] == [A, B, A]
@@ -289,12 +289,16 @@ def test_the_command_runs_exports_lists_and_shows(home, tmp_path, capsys):
     assert run in capsys.readouterr().out
     assert main(["bench", "drift", "--show", run, "--data-dir", str(home.root)]) == 0
     assert capsys.readouterr().out.count(A) == 2
+    others = ["--target", B, A, "--discard"]
+    assert main([*args, *others]) == 0
+    assert [json.loads(line)["target"] for line in capsys.readouterr().out.splitlines()[:3]] == [B, A, B]
 
 
 @pytest.mark.parametrize(
     "args",
     [["--schedule", "nowhere"], ["--show", "nothing"], ["--schedule", "step", "--prompts", "81"],
-     ["--schedule", "step", "--draft-length", "x"], ["--schedule", "step", "--task", "juggling"]],
+     ["--schedule", "step", "--draft-length", "x"], ["--schedule", "step", "--task", "juggling"],
+     ["--schedule", "step", "--target", "a", "b"]],
 )  # fmt: skip
 def test_a_mistake_is_one_sentence(home, capsys, args):
     assert main(["bench", "drift", *args, "--data-dir", str(home.root)]) == 2

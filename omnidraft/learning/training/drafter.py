@@ -45,7 +45,7 @@ def adapted_product(x: Tensor, weight: Tensor, a: Tensor, b: Tensor) -> Tensor:
 
 
 class _Adapted(torch.autograd.Function):
-    """With W (out, in) in half precision, A (rank, in), B (out, rank); gradients go to x, A and B."""
+    """With W (out, in) in half precision or bfloat16, A (rank, in), B (out, rank); gradients go to x, A and B."""
 
     @staticmethod
     def forward(ctx, x: Tensor, weight: Tensor, a: Tensor, b: Tensor) -> Tensor:

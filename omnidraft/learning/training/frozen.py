@@ -1,8 +1,10 @@
 """A drafter's own weights for training: read from its GGUF one tensor at a time and never held twice.
 
 Matrices are kept in half precision (exact for F16 files, 1/2048 of a weight for others) and multiplied in float32, made
-whole some rows at a time while they are used; rows of the embedding are read from the file. It knows nothing of
-adapters.
+whole some rows at a time while they are used; rows of the embedding are read from the file. Where the processor
+multiplies bfloat16, the layers are kept and multiplied in that, twice as fast; that rounds off 1/256 of a value,
+no more than llama.cpp does when it drafts with Q8_0. The output layer, which decides what is likeliest, is not. It
+knows nothing of adapters.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ _ROWS = 4096  # dequantized at once
 # Weights made whole at once, always in the same place: it stays in the processor's cache and need not be asked of the
 # system again. Eight rows by 28 million weights: 14 ms instead of 83.
 _WHOLE = 3 << 16
+LAYERS = torch.bfloat16 if torch.cpu.get_capabilities().get("avx512_bf16") else torch.float16
 _REORDERED = ("attn_q", "attn_k", "attn_v", "conv")  # tensors whose rows a processor may move; the others come in parts
 
 
@@ -36,7 +39,7 @@ class FrozenLinear(nn.Linear):
 
 
 def product(x: Tensor, weight: Tensor) -> Tensor:
-    """x W^T with W in half precision, (..., in) -> (..., out); gradients go to x alone."""
+    """x W^T with W in half precision or bfloat16, (..., in) -> (..., out); gradients go to x alone."""
     return _Product.apply(x, weight)
 
 
@@ -55,6 +58,8 @@ class _Product(torch.autograd.Function):
 
 def multiplied(rows: Tensor, weight: Tensor) -> Tensor:
     """x W^T, (N, in) -> (N, out), without a gradient."""
+    if weight.dtype == torch.bfloat16:
+        return (rows.bfloat16() @ weight.T).float()
     found = rows.new_empty(len(rows), len(weight))
     for part, whole in _parts(rows, weight):
         torch.mm(rows, whole.T, out=found[:, part])
@@ -63,6 +68,8 @@ def multiplied(rows: Tensor, weight: Tensor) -> Tensor:
 
 def multiplied_back(gradient: Tensor, weight: Tensor) -> Tensor:
     """g W, (N, out) -> (N, in): the gradient of x."""
+    if weight.dtype == torch.bfloat16:
+        return (gradient.bfloat16() @ weight).float()
     found = gradient.new_empty(len(gradient), weight.shape[1])
     for part, whole in _parts(gradient, weight):
         found.addmm_(gradient[:, part], whole, beta=float(part.start > 0))
@@ -124,14 +131,15 @@ def _fill(model: nn.Module, architecture: str, tensors: dict[str, MappedTensor])
     processor = TENSOR_PROCESSORS.get(architecture, TensorProcessor)(config=model.config.to_dict())
     names, embedding = get_gguf_hf_weights_map(model, processor), "token_embd.weight"
     if "output.weight" not in tensors:  # tied
-        _put(model.get_output_embeddings(), "weight", _halves(tensors[embedding]))
+        _put(model.get_output_embeddings(), "weight", _rounded(tensors[embedding], torch.float16))
     if type(model.get_input_embeddings()) is nn.Embedding:  # others scale their rows
         model.set_input_embeddings(FileEmbedding(tensors[embedding]))
         names.pop(embedding, None)
     for name, tensor in tensors.items():
         if name in names:
             owner, _, last = names[name].rpartition(".")
-            _put(model.get_submodule(owner), last, _weights(name, tensor, processor))
+            kept = LAYERS if name.startswith("blk.") else torch.float16
+            _put(model.get_submodule(owner), last, _weights(name, tensor, processor, kept))
     for module in model.modules():
         if type(module) is nn.Linear:
             module.__class__ = FrozenLinear
@@ -144,19 +152,19 @@ def _put(module: nn.Module, name: str, value: Tensor) -> None:
     setattr(module, name, nn.Parameter(value, requires_grad=False))
 
 
-def _weights(name: str, tensor: MappedTensor, processor: TensorProcessor) -> Tensor:
+def _weights(name: str, tensor: MappedTensor, processor: TensorProcessor, dtype: torch.dtype) -> Tensor:
     if len(tensor.shape) == 2 and not any(part in name for part in _REORDERED):
-        return _halves(tensor)
+        return _rounded(tensor, dtype)
     whole = processor.process(
         weights=tensor.rows(), name=name, parsed_parameters={"tensors": {}}, tensor_key_mapping={}
     ).weights
     found = torch.from_numpy(np.array(whole))
-    return found.half() if found.dim() == 2 else found
+    return found.to(dtype) if found.dim() == 2 else found
 
 
-def _halves(tensor: MappedTensor) -> Tensor:
-    """All rows in half precision."""
-    found = torch.empty(tensor.shape, dtype=torch.float16)
+def _rounded(tensor: MappedTensor, dtype: torch.dtype) -> Tensor:
+    """All its rows."""
+    found = torch.empty(tensor.shape, dtype=dtype)
     for start in range(0, len(found), _ROWS):
         part = slice(start, start + _ROWS)
         found[part] = torch.from_numpy(tensor.rows(part))

@@ -25,6 +25,17 @@ def test_it_is_the_product_with_the_whole_matrix_and_so_is_its_gradient(shape):
     torch.testing.assert_close(x.grad, again.grad, rtol=1e-4, atol=1e-2)
 
 
+def test_in_bfloat16_it_is_the_product_but_for_what_that_rounds_and_so_is_its_gradient():
+    torch.manual_seed(0)
+    weight, x = torch.randn(6000, 48).bfloat16(), torch.randn(30, 48, requires_grad=True)
+    found, wanted = product(x, weight), x @ weight.float().T
+    gradient = torch.randn(30, 6000)
+    gradients = (torch.autograd.grad(y, x, gradient)[0] for y in (found, wanted))
+    for ours, exact in ((found, wanted), tuple(gradients)):
+        assert ours.dtype == torch.float32
+        assert (ours - exact).norm() < 0.005 * exact.norm()
+
+
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("shape", [(1, 48), (2, 5, 48)])
 def test_with_an_adapter_it_is_what_peft_adds_up_and_so_are_its_gradients(shape, bias):
