@@ -70,6 +70,7 @@ def test_llama_cpp_computes_the_layers_that_torch_has(folder, tmp_path):
     np.testing.assert_allclose(llama_logits(tmp_path / "drafter.gguf", ids), theirs, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_it_goes_on_where_it_was_stopped(folder, tmp_path, monkeypatch):
     out = tmp_path / "drafter.gguf"
     work = tmp_path / "drafter.gguf.work"

@@ -99,6 +99,7 @@ HALVES = (
 )
 
 
+@pytest.mark.slow
 def test_half_sent_requests_stop_nobody(closed):
     """Nothing of them, a part of the head, a part of the body."""
     process, log = psutil.Process(closed.process.pid), len(closed.log)
@@ -123,6 +124,7 @@ def test_half_sent_requests_stop_nobody(closed):
     assert len(closed.log) - log < 10_000
 
 
+@pytest.mark.slow
 def test_a_request_that_comes_by_drops_ends_in_time(closed):
     client, began = connected(closed), time.monotonic()
     client.sendall(b"GET /login HTTP/1.1\r\nHost: 127.0.0.1\r\n")

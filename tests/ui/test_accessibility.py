@@ -53,6 +53,7 @@ def server(tmp_path_factory):
     made.kill()
 
 
+@pytest.mark.browser_slow
 def test_the_chat(server, pages, tmp_path):
     page = pages.open(server)
     new_chat(page)

@@ -54,6 +54,7 @@ def test_another_answer_and_an_edit_keep_all_versions(server, pages):
     page.wait_for_selector("#od-chat .bot-row >> text=2 / 2")
 
 
+@pytest.mark.browser_slow
 def test_conversations_are_listed_searched_renamed_and_deleted(server, pages, tmp_path):
     page = pages.open(server)
     for text in ("Zebras on the moon", "A list of winds"):
@@ -144,6 +145,7 @@ def test_the_target_changes_in_the_middle_of_a_conversation_and_says_what_happen
     assert server.log.count("loaded tiny-target-b") == 1  # one choice, one load
 
 
+@pytest.mark.browser_slow
 def test_options_belong_to_the_conversation(server, pages):
     page = pages.open(server)
     new_chat(page)

@@ -134,6 +134,7 @@ def until(page, what, timeout: float = 20.0) -> None:
     raise AssertionError("it never came")
 
 
+@pytest.mark.browser_slow
 def test_pasted_deleted_and_composed_texts_count(server, pages):
     page = pages.open(server)
     new_chat(page)
@@ -167,6 +168,7 @@ def edit(page, text: str) -> None:
     until(page, lambda: box(page) == text)
 
 
+@pytest.mark.browser_slow
 def test_an_edit_can_be_given_up_and_leaks_nowhere(server, pages):
     page = pages.open(server)
     new_chat(page)

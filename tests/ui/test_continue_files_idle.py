@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.serving import served
 from tests.ui.chatting import answers, arrived, ask, exported, new_chat, questions, wait_idle
 from tests.ui.conftest import SETTINGS
@@ -44,6 +46,7 @@ def test_an_answer_that_was_cut_goes_on_in_the_same_message(brief, pages):
     assert len(answers(page)) == 2
 
 
+@pytest.mark.browser_slow
 def test_text_files_go_into_the_prompt_and_stay_with_the_message(brief, pages):
     page = pages.open(brief)
     new_chat(page)
@@ -81,6 +84,7 @@ def test_text_files_go_into_the_prompt_and_stay_with_the_message(brief, pages):
     assert tokens[2] < with_file - 5
 
 
+@pytest.mark.browser_slow
 def test_a_model_nobody_uses_leaves_memory_and_comes_back(make_server, pages):
     server = make_server(settings="unload_after = 0.03\n" + BRIEF)
     page = pages.open(server)

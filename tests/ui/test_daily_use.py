@@ -57,6 +57,7 @@ def stop(page) -> None:
     wait_idle(page)
 
 
+@pytest.mark.browser_slow
 def test_what_is_typed_belongs_to_the_conversation_to_come_while_an_answer_is_written_elsewhere(slow, pages):
     page = pages.open(slow)
     arrived(page)
@@ -86,6 +87,7 @@ def test_what_is_typed_belongs_to_the_conversation_to_come_while_an_answer_is_wr
     stop(page)
 
 
+@pytest.mark.browser_slow
 def test_a_reload_and_another_page_leave_the_answer_alone(slow, pages):
     page = pages.open(slow)
     new_chat(page)
@@ -106,6 +108,7 @@ def test_a_reload_and_another_page_leave_the_answer_alone(slow, pages):
     assert answers(page)[-1] == text
 
 
+@pytest.mark.browser_slow
 def test_who_scrolls_up_while_an_answer_is_written_stays_there(slow, pages):
     page = pages.open(slow, height=520)
     arrived(page)
@@ -144,6 +147,7 @@ def test_pages_stand_at_once_and_do_not_jump(slow, pages, browser, size):
         assert page.evaluate("window.odShift") < 0.05, path
 
 
+@pytest.mark.browser_slow
 def test_a_tab_behind_a_restart_and_back_behind_a_sign_out_ask_to_sign_in(make_server, pages, browser, tmp_path):
     add_account(tmp_path / "accounts", "ada", "correct horse")
     server = make_server("--auth-file", str(tmp_path / "accounts"))

@@ -105,6 +105,7 @@ def test_what_is_suggested_and_what_one_tries_next_is_answered_right(fresh, page
     assert not page.evaluate(TOO_WIDE)
 
 
+@pytest.mark.browser_slow
 def test_another_model_goes_on_and_every_page_is_in_view(fresh, pages):
     page = pages.open(fresh)
     new_chat(page)
@@ -141,6 +142,7 @@ def test_a_race_from_the_first_screen_and_its_lesson_say_what_came_of_them(fresh
     no_barriers(page)
 
 
+@pytest.mark.browser_slow
 def test_the_first_screen_offers_better_models_and_a_button_fetches_one(make_server, pages, models):
     hub = StubHub(
         {"qwen2.5-1.5b-instruct-q4_k_m.gguf": (models / "tiny-target-b-f16.gguf").read_bytes()},

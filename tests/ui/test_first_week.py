@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.serving import served
 from tests.ui.chatting import answers, arrived, ask, new_chat, questions, wait_idle
 
 
+@pytest.mark.browser_slow
 def test_a_turn_is_deleted_an_answer_edited_and_a_conversation_forked(server, pages):
     page = pages.open(server)
     new_chat(page)
@@ -31,6 +34,7 @@ def test_a_turn_is_deleted_an_answer_edited_and_a_conversation_forked(server, pa
     assert len(questions(page)) == 2, "the other one stayed as it was"
 
 
+@pytest.mark.browser_slow
 def test_ctrl_c_with_a_tab_open_is_quiet_and_what_was_written_is_there_again(make_server, pages):
     server = make_server()
     page = pages.open(server)
@@ -51,6 +55,7 @@ SAYS = "<think>Let me see the map first, slowly and with care.</think>It is far.
 thinking = served(SAYS=SAYS, PAUSE="0.12")
 
 
+@pytest.mark.browser_slow
 def test_thoughts_fold_while_they_stream_and_a_running_answer_is_marked_and_stopped_in_the_list(thinking, pages):
     page = pages.open(thinking)
     new_chat(page)
@@ -76,6 +81,7 @@ def shows(page, question: str) -> None:
     page.wait_for_selector(f"#od-chat .user-row >> text={question}")
 
 
+@pytest.mark.browser_slow
 def test_conversations_have_addresses_that_back_forward_and_other_tabs_follow(server, pages):
     page = pages.open(server)
     new_chat(page)

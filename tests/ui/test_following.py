@@ -44,6 +44,7 @@ def grows(page) -> None:
     page.wait_for_function(script, arg=0 if now.endswith("…") else len(now))
 
 
+@pytest.mark.browser_slow
 def test_an_answer_is_followed_in_its_own_conversation_only(slow, pages, tmp_path):
     page = pages.open(slow)
     arrived(page)
@@ -72,6 +73,7 @@ def test_an_answer_is_followed_in_its_own_conversation_only(slow, pages, tmp_pat
     wait_idle(page)
 
 
+@pytest.mark.browser_slow
 def test_a_question_waits_for_its_turn_and_is_followed_when_it_comes(slow, pages):
     page = pages.open(slow)
     arrived(page)

@@ -52,6 +52,7 @@ def test_models_are_listed_loaded_compared_and_unloaded(server, pages):
     said(page, "Unloaded")
 
 
+@pytest.mark.browser_slow
 def test_a_model_is_downloaded_stopped_continued_and_found(make_server, pages, hub):
     hub.delay = 0.15
     server = make_server(settings=SETTINGS, HF_ENDPOINT=hub.endpoint, HF_TOKEN="hf_secret")
@@ -92,6 +93,7 @@ def test_how_models_are_loaded_is_set_beside_them(server, pages):
     assert page.is_disabled(f"{field('model.n_gpu_layers')} input")
 
 
+@pytest.mark.browser_slow
 def test_models_of_other_programs_are_listed_when_they_are_allowed(make_server, pages, models, tmp_path):
     blob = tmp_path / "ollama/blobs/sha256-abc"
     manifest = tmp_path / "ollama/manifests/registry.ollama.ai/library/tiny/2b"
@@ -148,6 +150,7 @@ def test_a_model_dropped_with_its_projector_is_listed_as_one_that_sees(server, p
 
 
 @needs_eyes
+@pytest.mark.browser_slow
 def test_what_a_model_sees_through_is_chosen_in_its_row(make_server, pages):
     server = make_server()
     model, _ = vision_model(server.data / "home/models", "llava")
@@ -213,6 +216,7 @@ def found():
     made.close()
 
 
+@pytest.mark.browser_slow
 def test_a_model_is_found_by_name_and_its_memory_is_told(make_server, pages, found):
     server = make_server(settings=SETTINGS, HF_ENDPOINT=found.endpoint)
     page = pages.open(server, "/models")

@@ -98,6 +98,7 @@ def steps(page, most: int) -> list[dict]:
     return found
 
 
+@pytest.mark.browser_slow
 def test_a_keyboard_comes_to_everything_in_the_order_of_the_page(make_server, pages):
     page = pages.open(make_server())
     new_chat(page)

@@ -30,6 +30,7 @@ def test_two_profiles_in_two_browsers_see_nothing_of_each_other(server, pages):
     assert {"Ada", "default"} <= {folder.name for folder in listed}
 
 
+@pytest.mark.browser_slow
 def test_what_is_selected_in_a_message_is_remembered_with_one_click(server, pages):
     page = pages.open(server)
     new_chat(page)
@@ -87,6 +88,7 @@ def sign_in(page, name: str, password: str) -> None:
     page.click("button")
 
 
+@pytest.mark.browser_slow
 def test_nothing_is_reached_without_signing_in_and_each_name_has_its_own_data(guarded, pages, browser):
     for path in ("/config", "/theme.css", "/gradio_api/info", "/export/x.json", "/v1/models"):
         assert guarded.ask("GET", path)[0] == 401, path

@@ -35,6 +35,7 @@ def first(tmp_path_factory) -> Server:
     made.kill()
 
 
+@pytest.mark.browser_slow
 def test_everyday_questions_are_answered(first, pages):
     page = pages.open(first)
     arrived(page)
