@@ -2,8 +2,8 @@
 
 A stream is the answers of one target to one task under one seed. What a target says does not depend on who drafts, so
 it is answered once and learned from under every condition: `direct` (the untrained drafter by the direct map alone, the
-paper's SpD_DM), `cache` (with the n-gram cache), and each loss (with the cache, learned answer by answer, in the app's
-training process). A cell is a stream under a condition.
+paper's SpD_DM), `cache` (with the n-gram cache, of other sizes too), and each loss (with the cache, learned answer by
+answer, in the app's training process). A cell is a stream under a condition.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from omnidraft.bench.learn_report import CACHE, DIRECT, Stream
 from omnidraft.bench.pairs import Pair, said
 from omnidraft.bench.questions import Prompts, choose, label
 from omnidraft.bench.report import Report, columns, name_of, sampling_of
-from omnidraft.bench.runner import LOSSES, Learn, Work, decides
+from omnidraft.bench.runner import LOSSES, Learn, Work, decides, or_first
 from omnidraft.decoding.events import Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import SettingsError
@@ -34,13 +34,14 @@ from omnidraft.learning.material.record import CAPTURE, Record, capture, decode,
 from omnidraft.learning.training.stream import StreamLearner, quiet_torch
 from omnidraft.learning.training_process import TrainingProcess
 from omnidraft.learning.update import Estimates, Update
-from omnidraft.settings.config import DraftSettings, LearningSettings, ModelSettings, SamplingSettings
+from omnidraft.settings.config import CacheSettings, DraftSettings, LearningSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab.ngram_cache import NgramCache
 
 FIXED = "fixed:4"
 # A run may go on with more of these; the drafter is known by its contents.
-_LATER = ("target", "tasks", "loss", "seeds", "threads")
+_LATER = ("target", "tasks", "loss", "seeds", "threads", "capacity")
 ANSWERS = "answers"
+_POLICIES = ("lru", "lfu")
 
 
 def run(plan: Learn, work: Work) -> Iterator[Report]:
@@ -56,7 +57,7 @@ def results(plan: Learn, work: Work) -> Iterator[tuple[Stream, str, dict]]:
         raise SettingsError(f"There is no loss {unknown[0]}; known are {', '.join(LOSSES)}.")
     quiet_torch(plan.threads)
     for seed in range(plan.seeds):
-        for name in plan.target:
+        for name in or_first(plan.target):
             target = choose_target(name, work.home)
             for task in plan.tasks:
                 asked = choose(task, seed, plan.train_prompts, plan.test_prompts)
@@ -81,7 +82,7 @@ class _Run:
 
     def results(self) -> Iterator[tuple[Stream, str, dict]]:
         try:
-            for condition in (DIRECT, CACHE, *self._plan.loss):
+            for condition in (DIRECT, *self._caches, *self._plan.loss):
                 name, make = f"{self._stream.name}/{condition}", partial(self._condition, condition)
                 yield self._stream, condition, self._work.cells.get(name, self._depends, make)
         finally:
@@ -107,16 +108,27 @@ class _Run:
         made = records(self._pair, asked, SamplingSettings(), self._plan.train_tokens, self._stream.seed + 1)
         return [base64.b64encode(encode(record)).decode() for record in made]
 
+    @property
+    def _caches(self) -> dict[str, CacheSettings]:
+        """The conditions of a cache alone."""
+        sizes: list[Any] = [int(size) if size.isdecimal() else size for size in self._plan.capacity]
+        sized = [CacheSettings(capacity=size, policy=policy) for size in sizes for policy in _POLICIES]
+        return {CACHE: CacheSettings()} | {f"{CACHE}-{one.capacity}-{one.policy}": one for one in sized}
+
     @cached_property
     def _cache(self) -> NgramCache:
-        return self._pair.cache_after(said(self._records))
+        return self._cache_of(CACHE)
+
+    def _cache_of(self, condition: str) -> NgramCache:
+        return self._pair.cache_after(said(self._records), self._caches[condition])
 
     def _condition(self, condition: str) -> dict[str, Any]:
         self._work.told(f"{self._stream.name}: {condition}")
         if condition == DIRECT:
             return {"counts": self._counts(None, None)}
-        if condition == CACHE:
-            return {"counts": self._counts(self._cache, None), "cache": self._cache.stats()}
+        if condition in self._caches:
+            cache = self._cache_of(condition)
+            return {"counts": self._counts(cache, None), "cache": cache.stats()}
         return self._learned(condition)
 
     def _learned(self, loss: str) -> dict[str, Any]:

@@ -91,9 +91,9 @@ class Pair:
         self.drafter.set_adapter(str(adapter) if adapter else None)
         self._translator = Frozen(self.pair, cache)
 
-    def cache_after(self, answers: Iterable[tuple[Sequence[int], str]]) -> NgramCache:
-        """An n-gram cache in memory, seeded, that has seen these answers (target ids, conversation)."""
-        cache = NgramCache.open(None, self.pair, CacheSettings())
+    def cache_after(self, answers: Iterable[tuple[Sequence[int], str]], settings: CacheSettings) -> NgramCache:
+        """An n-gram cache in memory that has seen these answers (target ids, conversation)."""
+        cache = NgramCache.open(None, self.pair, settings)
         self._closing.callback(cache.close)
         for ids, chat in answers:
             for token in ids:

@@ -25,7 +25,6 @@ from omnidraft.storage.paths import DataHome
 # is its help, and a plan that exists is valid. What a value means for a run is said in the benchmark's own module.
 
 
-FIRST = ""  # the model that the app starts with
 LOSSES = ("ngram", "dm", "hybrid", "projected")  # the paper's, and ours
 EDIT = "edit"  # "write this text again"
 ALL = "all"  # the bundled tasks in turn
@@ -38,7 +37,9 @@ _COLUMNS = "numbers, and default for the sampling of the app"
 
 def words(default: str, help: str) -> Any:
     """A field of texts, written with commas or blanks between them."""
-    return field(default=tuple(default.split(",")), metadata={"rule": Rule("texts", help, high=99), "help": help})
+    return field(
+        default=tuple(filter(None, default.split(","))), metadata={"rule": Rule("texts", help, high=99), "help": help}
+    )
 
 
 def _count(default: int, help: str, least: int = 1) -> Any:
@@ -69,11 +70,16 @@ class OfPair(Plan):
     threads: int = integer(0, 0, 1024, "0: as the app chooses")
 
 
+def or_first(targets: tuple[str, ...]) -> Sequence[str | None]:
+    """What `choose_target` is asked for: these, or what the app starts with."""
+    return targets or (None,)
+
+
 @dataclass(frozen=True)
 class Speed(OfPair):
     """methods against plain decoding, in turns"""
 
-    target: tuple[str, ...] = words(FIRST, _MODELS)
+    target: tuple[str, ...] = words("", _MODELS)
     tasks: tuple[str, ...] = _tasks()
     methods: tuple[str, ...] = words("plain,lookup,fixed:4,adaptive", "ways of decoding")
     temperature: tuple[str, ...] = words(COLUMNS, _COLUMNS)
@@ -90,9 +96,10 @@ class Speed(OfPair):
 class Learn(OfPair):
     """what the drafter gains by learning from a stream of answers"""
 
-    target: tuple[str, ...] = words(FIRST, _MODELS)
+    target: tuple[str, ...] = words("", _MODELS)
     tasks: tuple[str, ...] = _tasks()
     loss: tuple[str, ...] = words("projected", f"of {', '.join(LOSSES)}")
+    capacity: tuple[str, ...] = words("", "more sizes of the n-gram cache, in entries, each under both policies")
     seeds: int = integer(3, 1, 99, "each with prompts and an order of its own")
     train_prompts: int = _count(300, "answers to learn from")
     train_tokens: int = _count(128, "longest answer to learn from")
@@ -106,7 +113,7 @@ class Learn(OfPair):
 class Real(OfPair):
     """public prompts, fetched over the network: acceptance, learning and speed"""
 
-    target: tuple[str, ...] = words(FIRST, _MODELS)
+    target: tuple[str, ...] = words("", _MODELS)
     tasks: tuple[str, ...] = words(",".join(SOURCES), f"of {', '.join(SOURCES)}")
     loss: tuple[str, ...] = words("dm,hybrid,projected", f"of {', '.join(LOSSES)}")
     seeds: int = integer(3, 1, 99, "of what is learned from, and in which order")
@@ -122,7 +129,7 @@ class Real(OfPair):
 class Peers(OfPair):
     """other programs and ours on the same weights and prompts, each against its own plain decoding"""
 
-    target: str = text(FIRST, "a model, else what the app starts with")
+    target: str | None = text(None, "a model, else what the app starts with")
     helper: str = text("none", "a small model of the target's vocabulary for draft-simple, or none")
     peers: tuple[str, ...] = words(",".join(PEERS), f"of {', '.join(PEERS)}")
     tasks: tuple[str, ...] = _tasks((*TASKS, EDIT))

@@ -16,7 +16,7 @@ from typing import Any
 from omnidraft.app.catalog import choose_target, need_drafter
 from omnidraft.bench.pairs import PLAIN, Pair, draft_settings
 from omnidraft.bench.report import Column, Report, Table, columns, label, name_of, sampling_of
-from omnidraft.bench.runner import Speed, Work, decides, in_turns
+from omnidraft.bench.runner import Speed, Work, decides, in_turns, or_first
 from omnidraft.lab import statistics as stats
 from omnidraft.lab.prompts import Prompt, load_prompts
 from omnidraft.lab.schedule import digest
@@ -45,7 +45,7 @@ def results(plan: Speed, work: Work) -> Iterator[dict[str, Any]]:
     for way in ways:
         draft_settings(way)
     prompts = {task: load_prompts(task, split="test", limit=plan.prompts) for task in plan.tasks}
-    for name, column in product(plan.target, columns(plan.temperature)):
+    for name, column in product(or_first(plan.target), columns(plan.temperature)):
         target = choose_target(name, work.home)
         drafter = need_drafter(plan.drafter, work.home, target)
         depends = decides(plan, _LATER, target, drafter, prompts={t: digest(p) for t, p in prompts.items()})

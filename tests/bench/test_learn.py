@@ -46,12 +46,15 @@ def test_a_run_learns_reports_goes_on_where_it_stopped_and_refuses_to_mix(tmp_pa
     before = {path: path.stat().st_mtime_ns for path in cell.glob("*.json")}
     assert len(before) == 4  # three conditions and the answers
     assert (cell / "projected.gguf").is_file() == (rows["projected"]["refused"] == 0)  # for `--drafter` of others
-    again = bench(tmp_path, "--tasks", str(own), "--loss", "projected,dm")
+    again = bench(tmp_path, "--tasks", str(own), "--loss", "projected,dm", "--capacity", "2")
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert [row["condition"] for row in again["rows"]] == [*rows, "dm"]
-    assert [line for line in capsys.readouterr().err.splitlines() if "-s0: " in line] == [
-        "tiny-target-b-f16-own-s0: dm"
-    ]
+    small = ["cache-2-lru", "cache-2-lfu"]
+    assert [row["condition"] for row in again["rows"]] == ["direct", "cache", *small, "projected", "dm"]
+    assert all(row["cache_learned"] == 2 for row in again["rows"] if row["condition"] in small)
+    told = [line.rpartition(": ")[2] for line in capsys.readouterr().err.splitlines() if "-s0: " in line]
+    assert told == [*small, "dm"]
+    assert bench(tmp_path, "--tasks", str(own), "--capacity", "many") == 2
+    assert "whole number" in capsys.readouterr().err
 
     assert bench(tmp_path, "--tasks", str(own), "--test-tokens", "13") == 2
     assert "made with other test_tokens" in capsys.readouterr().err
