@@ -2,9 +2,9 @@
 
 Matrices are kept in half precision (exact for F16 files, 1/2048 of a weight for others) and multiplied in float32, made
 whole some rows at a time while they are used; rows of the embedding are read from the file. Where the processor
-multiplies bfloat16, the layers are kept and multiplied in that, twice as fast; that rounds off 1/256 of a value,
-no more than llama.cpp does when it drafts with Q8_0. The output layer, which decides what is likeliest, is not. It
-knows nothing of adapters.
+multiplies bfloat16, the layers are kept and multiplied in that, twice as fast; a logit moves by a third of what it
+moves when llama.cpp drafts with Q8_0 (.025 and .069 on average). The output layer, which decides what is likeliest, is
+not. It knows nothing of adapters.
 """
 
 from __future__ import annotations
