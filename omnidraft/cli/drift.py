@@ -71,7 +71,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _new(args: argparse.Namespace, home: DataHome, folder: Path) -> drift.DriftRun:
     schedule = load_schedule(args.schedule).changed(args.prompts, args.task, args.target)
-    targets = {t: choose_target(t, home) for t in schedule.targets}
+    files = [choose_target(name, home) for name in schedule.targets]
+    if args.target and len({file.stem for file in files}) == len(files):  # a name says more than a path
+        schedule = schedule.changed(targets=[file.stem for file in files])
+    targets = dict(zip(schedule.targets, files, strict=True))
     drafter = need_drafter(args.drafter, home, next(iter(targets.values())))
     return drift.start(home, folder, schedule, targets, drafter, _options(args))
 

@@ -23,7 +23,7 @@ from omnidraft.lab.schedule import BUNDLED, Schedule, Segment, choose_prompts, l
 from omnidraft.lab.store import Options, Point, RunStore
 from omnidraft.plot import THEMES
 from omnidraft.settings.config import LearningSettings
-from omnidraft.storage.paths import find_data_home
+from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
 from tests.lab.traces import state_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -289,9 +289,10 @@ def test_the_command_runs_exports_lists_and_shows(home, tmp_path, capsys):
     assert run in capsys.readouterr().out
     assert main(["bench", "drift", "--show", run, "--data-dir", str(home.root)]) == 0
     assert capsys.readouterr().out.count(A) == 2
-    others = ["--target", B, A, "--discard"]
-    assert main([*args, *others]) == 0
-    assert [json.loads(line)["target"] for line in capsys.readouterr().out.splitlines()[:3]] == [B, A, B]
+    others = [str(BUNDLED_MODELS / f"{name}-f16.gguf") for name in (B, A)]
+    assert main([*args, "--discard", "--target", *others]) == 0
+    told = [json.loads(line)["target"] for line in capsys.readouterr().out.splitlines()[:3]]
+    assert told == [Path(others[0]).stem, Path(others[1]).stem, Path(others[0]).stem]
 
 
 @pytest.mark.parametrize(
