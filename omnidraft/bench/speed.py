@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from omnidraft.app.catalog import choose_target, need_drafter
+from omnidraft.bench import questions
 from omnidraft.bench.pairs import PLAIN, Pair, draft_settings
 from omnidraft.bench.report import Column, Report, Table, columns, label, name_of, sampling_of
 from omnidraft.bench.runner import Speed, Work, decides, in_turns, or_first
@@ -75,7 +76,7 @@ def _cell(
     about = f"{target}: C(1) {1e3 * cost.alone(1):.2f} ms, {passes}, D {1e3 * cost.step:.2f} ms"
     names = {"target": target, "temperature": column}
     return {"costs": about, "rows": [
-        {**names, "task": task, "method": way, **measured(*typical(*_of(repeats, way)))}
+        {**names, "task": questions.label(task), "method": way, **measured(*typical(*_of(repeats, way)))}
         for task, repeats in found.items() for way in ways
     ]}  # fmt: skip
 
