@@ -91,7 +91,7 @@ def drafters(models: Path) -> dict[bool, Path]:
 
 def test_a_few_answers_of_a_real_model(drafters: dict[bool, Path], tmp_path: Path):
     wrong, tokens, accepted = differing(real_model(SMOL), drafters, cases(12, 32), tmp_path)
-    assert accepted > 40, "hardly anything was drafted and accepted, so nothing was tested"
+    assert accepted > 50, "hardly anything was drafted and accepted, so nothing was tested"
     assert tokens > 300
     assert not wrong
 
@@ -99,9 +99,9 @@ def test_a_few_answers_of_a_real_model(drafters: dict[bool, Path], tmp_path: Pat
 def test_a_prompt_has_the_same_bits_however_it_was_read():
     """In one go, in pieces, token by token as an answer is written, behind what another conversation left."""
     with LlamaTarget.open(real_model(SMOL), ModelSettings(n_ctx=2048)) as target:
-        ids = target.vocabulary.encode(" ".join(p.text for p in load_prompts("math")), at_start=True)[:600]
+        ids = target.vocabulary.encode(" ".join(p.text for p in load_prompts("math")), at_start=True)[:900]
         read = []
-        for steps in ([600], [512, 88], [300, 1, 2, 297], [550, *[1] * 50]):
+        for steps in ([900], [512, 388], [300, 1, 2, 597], [850, *[1] * 50]):
             target.rewind(0)
             target.extend(ids[::-1][:50], 0)
             target.rewind(0)
@@ -110,7 +110,7 @@ def test_a_prompt_has_the_same_bits_however_it_was_read():
                 rows = target.extend(ids[done : done + count], 1)
                 done += count
             read.append(rows[-1].tobytes())
-    assert len(ids) == 600
+    assert len(ids) == 900
     assert len(set(read)) == 1
 
 

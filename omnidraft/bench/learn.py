@@ -115,10 +115,6 @@ class _Run:
         sized = [CacheSettings(capacity=size, policy=policy) for size in sizes for policy in _POLICIES]
         return {CACHE: CacheSettings()} | {f"{CACHE}-{one.capacity}-{one.policy}": one for one in sized}
 
-    @cached_property
-    def _cache(self) -> NgramCache:
-        return self._cache_of(CACHE)
-
     def _cache_of(self, condition: str) -> NgramCache:
         return self._pair.cache_after(said(self._records), self._caches[condition])
 
@@ -156,7 +152,7 @@ class _Run:
         finally:
             process.kill()
         served = learner.choice.adapter
-        counts = self._counts(self._cache, served)
+        counts = self._counts(self._cache_of(CACHE), served)
         if served is not None and can_merge(self._drafter):
             write_merged(self._drafter, served, kept)
         shutil.rmtree(folder)

@@ -65,7 +65,7 @@ def _kind(kinds: Any, name: str, help: str) -> argparse.ArgumentParser:
 def _add_field(sub: argparse.ArgumentParser, name: str, rule: Rule, default: Any) -> None:
     flag, known = f"--{name.replace('_', '-')}", {"dest": name, "default": default}
     shown = ",".join(default) if rule.kind == "texts" else default
-    help = rule.help if not shown and shown != 0 else f"{rule.help} (default: {shown})"
+    help = rule.help if shown in (None, "") else f"{rule.help} (default: {shown})"
     sub.add_argument(flag, nargs="+" if rule.kind == "texts" else None, help=help.replace("%", "%%"), **known)
 
 

@@ -54,6 +54,8 @@ def test_with_an_adapter_it_is_what_peft_adds_up_and_so_are_its_gradients(shape,
         return [y, *torch.autograd.grad((y * y).sum(), trained)]
 
     for found, wanted in zip(with_gradients(layer(x)), with_gradients(Linear.forward(layer, x)), strict=True):
-        assert (found - wanted).norm() < (1e-5 if kept == torch.float16 else 0.01) * wanted.norm()
+        if kept == torch.float16:
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-3)
+        assert (found - wanted).norm() < 0.01 * wanted.norm()
     layer.enable_adapters(False)
     torch.testing.assert_close(layer(x), layer.base_layer(x))
