@@ -10,54 +10,70 @@ from __future__ import annotations
 
 import base64
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from omnidraft.app.catalog import choose_target, need_drafter
-from omnidraft.backends.prompting.prompt import ends_without_space, prompt_ids
 from omnidraft.backends.prompting.prompted_model import Message
-from omnidraft.bench import learn_report
-from omnidraft.bench.learn_report import CACHE, DIRECT, Stream
-from omnidraft.bench.pairs import Pair, said
+from omnidraft.bench.pairs import Pair
 from omnidraft.bench.questions import Prompts, choose, label
-from omnidraft.bench.report import Report, columns, name_of, sampling_of
-from omnidraft.bench.runner import LOSSES, Learn, Work, decides, or_first
-from omnidraft.decoding.events import Token
+from omnidraft.bench.report import Report, Table, column_of, columns, name_of, sampling_of
+from omnidraft.bench.report import label as sampling_label
+from omnidraft.bench.runner import LOSSES, Learn, Work, decides
+from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import SettingsError
+from omnidraft.lab import statistics as stats
 from omnidraft.learning.adapters.files import can_merge, write_merged
 from omnidraft.learning.material.expansions import ExpansionTable
-from omnidraft.learning.material.record import CAPTURE, Record, capture, decode, encode
+from omnidraft.learning.material.record import CAPTURE, Answered, Record, decode, encode, record_of
 from omnidraft.learning.training.stream import StreamLearner, quiet_torch
 from omnidraft.learning.training_process import TrainingProcess
-from omnidraft.learning.update import Estimates, Update
+from omnidraft.learning.update import Update
 from omnidraft.settings.config import CacheSettings, DraftSettings, LearningSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab.ngram_cache import NgramCache
 
+DIRECT, CACHE = "direct", "cache"
 FIXED = "fixed:4"
 # A run may go on with more of these; the drafter is known by its contents.
 _LATER = ("target", "tasks", "loss", "seeds", "threads", "capacity")
-ANSWERS = "answers"
 _POLICIES = ("lru", "lfu")
+_LONG = 32
+Cell = dict[str, Any]  # a stream's fields, the condition, and what was found
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Answers of a target to a task under a seed."""
+
+    target: str
+    task: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.target}-{self.task}-s{self.seed}"
 
 
 def run(plan: Learn, work: Work) -> Iterator[Report]:
     found = []
-    for one in results(plan, work):
-        found.append(one)
-        yield learn_report.report(found)
+    for cell in results(plan, work):
+        found.append(cell)
+        yield report(found)
 
 
-def results(plan: Learn, work: Work) -> Iterator[tuple[Stream, str, dict]]:
+def results(plan: Learn, work: Work) -> Iterator[Cell]:
     """Every stream under every condition."""
     if unknown := [loss for loss in plan.loss if loss not in LOSSES]:
         raise SettingsError(f"There is no loss {unknown[0]}; known are {', '.join(LOSSES)}.")
     quiet_torch(plan.threads)
     for seed in range(plan.seeds):
-        for name in or_first(plan.target):
+        for name in plan.target or (None,):
             target = choose_target(name, work.home)
             for task in plan.tasks:
                 asked = choose(task, seed, plan.train_prompts, plan.test_prompts)
@@ -80,14 +96,17 @@ class _Run:
         self._columns = columns(plan.temperature)
         self._depends = decides(plan, _LATER, target, self._drafter, prompts=asked.digest)
 
-    def results(self) -> Iterator[tuple[Stream, str, dict]]:
+    def results(self) -> Iterator[Cell]:
         try:
             for condition in (DIRECT, *self._caches, *self._plan.loss):
-                name, make = f"{self._stream.name}/{condition}", partial(self._condition, condition)
-                yield self._stream, condition, self._work.cells.get(name, self._depends, make)
+                found = self._cell(condition, partial(self._condition, condition))
+                yield {**asdict(self._stream), "condition": condition, **found}
         finally:
             if "_pair" in self.__dict__:
                 self._pair.close()
+
+    def _cell(self, name: str, make: Callable[[], Any]) -> Any:
+        return self._work.cells.get(f"{self._stream.name}/{name}", self._depends, make)
 
     def _place(self, name: str) -> Path:
         return self._work.cells.place(f"{self._stream.name}/{name}")
@@ -100,7 +119,7 @@ class _Run:
     def _records(self) -> list[Record]:
         """The target's answers, as a replay rounds them; the expansion table lies beside them."""
         ExpansionTable.from_pair(self._pair.pair).save(self._place("table.npz"))
-        return _decoded(self._work.cells.get(f"{self._stream.name}/{ANSWERS}", self._depends, self._said))
+        return [decode(base64.b64decode(kept)) for kept in self._cell("answers", self._said)]
 
     def _said(self) -> list[str]:
         task = self._asked.task
@@ -115,44 +134,43 @@ class _Run:
         sized = [CacheSettings(capacity=size, policy=policy) for size in sizes for policy in _POLICIES]
         return {CACHE: CacheSettings()} | {f"{CACHE}-{one.capacity}-{one.policy}": one for one in sized}
 
-    def _cache_of(self, condition: str) -> NgramCache:
-        return self._pair.cache_after(said(self._records), self._caches[condition])
-
-    def _condition(self, condition: str) -> dict[str, Any]:
+    def _condition(self, condition: str) -> Cell:
         self._work.told(f"{self._stream.name}: {condition}")
         if condition == DIRECT:
             return {"counts": self._counts(None, None)}
         if condition in self._caches:
-            cache = self._cache_of(condition)
+            cache = self._pair.cache_after(self._records, self._caches[condition])
             return {"counts": self._counts(cache, None), "cache": cache.stats()}
         return self._learned(condition)
 
-    def _learned(self, loss: str) -> dict[str, Any]:
+    def _learned(self, loss: str) -> Cell:
         """Learn from the stream. As in the app what it became is one file with the adapter added in, where such a copy
         can be made; it stays beside the answers, for `--drafter` of other benchmarks."""
         folder, kept = self._place(f"{loss}.run"), self._place(f"{loss}.gguf")
         shutil.rmtree(folder, ignore_errors=True)
         kept.unlink(missing_ok=True)
-        settings = replace(LearningSettings(), loss=loss, interval=self._plan.interval)
+        settings = LearningSettings(loss=loss, interval=self._plan.interval)
         process, threads = TrainingProcess(), self._plan.threads
         learner = StreamLearner(
             folder, self._drafter, settings, 1000 * self._stream.seed, threads=threads, process=process
         )
-        vocabulary = self._pair.pair.target.fingerprint
-        learner.switched(vocabulary, self._stream.target, self._place("table.npz"))
+        learner.switched(self._pair.pair.target.fingerprint, self._stream.target, self._place("table.npz"))
         updates: list[dict[str, Any]] = []
         try:
-            for update in live(learner, self._records):
+            steps: list[Callable[[], Update | None]] = [partial(learner.add, record) for record in self._records]
+            for learned in (*steps, learner.finish):
+                if (update := learned()) is None:
+                    continue
                 cpu, peak = update.cpu_seconds, update.peak_mb
                 self._work.told(f"{update.number} answers: {cpu:.1f} processor s, {peak:.0f} MB")
                 updates.append({
                     "answers": update.number, "published": update.outcome == "published", "seconds": update.seconds,
-                    "cpu": cpu, "peak_mb": peak, "estimate": pooled(update.before),
+                    "cpu": cpu, "peak_mb": peak,
                 })  # fmt: skip
         finally:
             process.kill()
         served = learner.choice.adapter
-        counts = self._counts(self._cache_of(CACHE), served)
+        counts = self._counts(self._pair.cache_after(self._records, CacheSettings()), served)
         if served is not None and can_merge(self._drafter):
             write_merged(self._drafter, served, kept)
         shutil.rmtree(folder)
@@ -173,29 +191,6 @@ class _Run:
         return found
 
 
-def live(learner: StreamLearner, records: Sequence[Record]) -> Iterator[Update]:
-    """Updates after every few answers (the learner's interval) and after the last one."""
-    for record in records:
-        if (update := learner.add(record)) is not None:
-            yield update
-    if (update := learner.finish()) is not None:
-        yield update
-
-
-def pooled(slices: Estimates) -> dict[str, float]:
-    """Acceptance estimates over all held-out tokens, "old" and "new" together."""
-    tokens = sum(part["tokens"] for part in slices.values())
-    return {
-        name: sum(part[name] * part["tokens"] for part in slices.values()) / tokens
-        for name in ("greedy", "overlap")
-        if tokens
-    }
-
-
-def _decoded(kept: Sequence[str]) -> list[Record]:
-    return [decode(base64.b64decode(blob)) for blob in kept]
-
-
 def records(
     pair: Pair, asked: Iterable[tuple[str, str, Sequence[Message]]], drawn: SamplingSettings, max_tokens: int,
     seed: int = 1,
@@ -203,20 +198,87 @@ def records(
     """Records of (conversation, task, messages), each answer with a seed of its own; empty answers make none."""
     for number, (chat, task, messages) in enumerate(asked):
         sampling = replace(drawn, seed=seed * 1_000_003 + number, max_tokens=max_tokens)
-        record = answered(pair, list(messages), sampling, chat, task)
+        request = AnswerRequest(messages, sampling, DraftSettings(enabled=False), source=chat, capture=CAPTURE)
+        *events, finished = pair.engine.answer(request)
+        assert isinstance(finished, Finished)  # as every answer ends
+        tokens = [event for event in events if isinstance(event, Token)]
+        record = record_of(Answered(request, tokens, finished), pair.pairing)
         if record is not None:
-            yield record
+            yield replace(record, task=task, time=0.0)
 
 
-def answered(
-    pair: Pair, messages: list[Message], sampling: SamplingSettings, chat: str, task: str | None
-) -> Record | None:
-    request = AnswerRequest(messages, sampling, DraftSettings(enabled=False), capture=CAPTURE)
-    events = pair.engine.answer(request)
-    tokens = [event for event in events if isinstance(event, Token)]
-    prompt = prompt_ids(pair.template, pair.pair.drafter, messages)
-    space = ends_without_space(pair.template.render(messages))
-    return capture(
-        pair.pair, prompt, tokens, virtual_space=space, chat=chat, target=pair.engine.target.model.name, task=task,
-        temperature=sampling.temperature,
+# Tables over the streams of a learning run.
+
+
+def report(found: Sequence[Cell]) -> Report:
+    made, spent = rows(found), costs(found)
+    return Report({"rows": made, "costs": spent}, [_accepted(made)] + ([_spent(spent)] if spent else []))
+
+
+def rows(found: Sequence[Cell]) -> list[dict[str, Any]]:
+    """One per target, task, sampling and condition, training's costs as means over the seeds."""
+    groups: dict[tuple[str, str, str], dict[str, list[Cell]]] = {}
+    for cell in found:
+        for column in cell["counts"]:
+            group = groups.setdefault((cell["target"], cell["task"], column), {})
+            group.setdefault(cell["condition"], []).append(cell)
+    made = []
+    for (target, task, column), group in groups.items():
+        for condition, cells in group.items():
+            counts, each = [cell["counts"][column] for cell in cells], [_cost(cell) for cell in cells]
+            every = [answer for answers in counts for answer in answers]
+            made.append({
+                "target": target, "task": task, "temperature": column_of(column), "condition": condition,
+                "seeds": len(cells), "acceptance": stats.rate(counts),
+                "tokens_per_pass": stats.tokens_per_pass(counts), "answers": len(every),
+                "long": sum(answer[2] >= _LONG for answer in every), "looped": sum(answer[4] for answer in every),
+                **{name: float(np.mean([cost[name] for cost in each])) for name in each[0]},
+            })  # fmt: skip
+    return made
+
+
+def _cost(cell: Cell) -> dict[str, float]:
+    """What training, or filling the cache, came to in a stream."""
+    if "updates" in cell:
+        refused = sum(not update["published"] for update in cell["updates"])
+        return {"training_seconds": cell["seconds"], "training_cpu": cell["cpu"],
+                "updates": len(cell["updates"]), "refused": refused}  # fmt: skip
+    return {"cache_learned": cell["cache"]["entries"] - cell["cache"]["seeded"]} if "cache" in cell else {}
+
+
+def costs(found: Sequence[Cell]) -> list[dict[str, Any]]:
+    """What the updates of each stream took, in processor seconds: the first one (its process began with it), the median
+    of those behind it in the first and in the second half, and 100 answers."""
+    made = []
+    for cell in found:
+        if updates := cell.get("updates"):
+            cpu = [update["cpu"] for update in updates]
+            early, late = cpu[1 : (len(cpu) + 1) // 2], cpu[(len(cpu) + 1) // 2 :]
+            made.append({"target": cell["target"], "task": cell["task"], "seed": cell["seed"],
+                         "loss": cell["condition"], "answers": updates[-1]["answers"], "updates": len(cpu),
+                         "first": cpu[0],
+                         "early": float(np.median(early)) if early else None,
+                         "late": float(np.median(late)) if late else None,
+                         "per_100": 100 * sum(cpu) / updates[-1]["answers"],
+                         "peak_mb": max(update["peak_mb"] for update in updates)})  # fmt: skip
+    return made
+
+
+def _accepted(made: Sequence[dict]) -> Table:
+    return Table(
+        "Acceptance at draft length 4 [95%]",
+        ["target", "task", "sampling", "condition", "accepted", "tokens/pass", "answers (long, looped)",
+         "updates (refused)", "training, processor s"],
+        [[r["target"], r["task"], sampling_label(r["temperature"]), r["condition"], r["acceptance"],
+          r["tokens_per_pass"], f"{r['answers']} ({r['long']}, {r['looped']})",
+          f"{r['updates']:g} ({r['refused']:g})" if "updates" in r else None, r.get("training_cpu")] for r in made],
+    )  # fmt: skip
+
+
+def _spent(made: Sequence[dict]) -> Table:
+    return Table(
+        "What updates cost: processor seconds on their threads, and memory",
+        ["target", "task", "seed", "loss", "answers", "updates", "first", "first half", "second half", "100 answers",
+         "MB"],
+        [[*row.values()] for row in made],
     )  # fmt: skip

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 
 from omnidraft.bench.runner import ALL, EDIT
 from omnidraft.errors import SettingsError
-from omnidraft.lab.prompts import TASKS, TOPICS, Prompt, lesson_prompts, load_prompts
-from omnidraft.lab.schedule import digest
+from omnidraft.lab.prompts import TASKS, TOPICS, Prompt, in_turn, lesson_prompts, load_prompts, once
 
 TEST_SHARE = 5  # of prompts without a split every fifth is for testing
 
@@ -38,14 +38,14 @@ def choose(task: str, seed: int, train: int, test: int) -> Prompts:
     """
     if task == ALL:
         parts = [choose(one, seed, -(-train // len(TASKS)), -(-test // len(TASKS))) for one in TASKS]
-        return Prompts(ALL, _in_turn(p.train for p in parts)[:train], _in_turn(p.test for p in parts)[:test])
-    source = Path(__file__).parent / "peers" / "edit.jsonl" if task == EDIT else task
-    learned, asked = _split(load_prompts(source))
+        return Prompts(ALL, in_turn(p.train for p in parts)[:train], in_turn(p.test for p in parts)[:test])
+    source = Path(__file__).parent / "edit.jsonl" if task == EDIT else task
+    learned, asked = map(once, _split(load_prompts(source)))
     rng = np.random.default_rng([seed, *(ord(letter) for letter in label(task)[:16])])
     if task in TOPICS and len(learned) < train:
         learned += lesson_prompts(task)
-    taken = {_plain(prompt) for prompt in asked}
-    learned = [prompt for prompt in learned if _plain(prompt) not in taken]
+    taken = {prompt.plain for prompt in asked}
+    learned = [prompt for prompt in learned if prompt.plain not in taken]
     if not asked or (train and not learned):
         raise SettingsError(f"{task} holds no prompts to {'learn from' if asked else 'test on'}.")
     turns = -(-train // max(len(learned), 1))
@@ -62,19 +62,11 @@ def label(task: str) -> str:
 def _split(prompts: list[Prompt]) -> tuple[list[Prompt], list[Prompt]]:
     """(to learn from, to ask)."""
     if any(prompt.split for prompt in prompts):
-        return _once(p for p in prompts if p.split == "train"), _once(p for p in prompts if p.split == "test")
+        return [p for p in prompts if p.split == "train"], [p for p in prompts if p.split == "test"]
     test = prompts[TEST_SHARE - 1 :: TEST_SHARE]
-    return _once(p for i, p in enumerate(prompts) if i % TEST_SHARE != TEST_SHARE - 1), _once(test)
+    return [p for i, p in enumerate(prompts) if i % TEST_SHARE != TEST_SHARE - 1], test
 
 
-def _in_turn(parts: Iterable[list[Prompt]]) -> list[Prompt]:
-    return [prompt for row in zip_longest(*parts) for prompt in row if prompt is not None]
-
-
-def _once(prompts: Iterable[Prompt]) -> list[Prompt]:
-    """No text twice."""
-    return list({_plain(prompt): prompt for prompt in prompts}.values())
-
-
-def _plain(prompt: Prompt) -> str:
-    return " ".join(" ".join(m["content"] for m in prompt.messages).split()).casefold()
+def digest(prompts: Iterable[Prompt]) -> str:
+    """Names these prompts in this order, so that it can be told whether a file has changed."""
+    return hashlib.sha256(json.dumps([list(prompt.messages) for prompt in prompts]).encode()).hexdigest()[:16]

@@ -15,12 +15,10 @@ from typing import Any
 
 from omnidraft.app.catalog import choose_target, need_drafter
 from omnidraft.app.hub_files import HubError, unreachable
-from omnidraft.bench import learn, learn_report, speed
-from omnidraft.bench.learn_report import DIRECT
-from omnidraft.bench.pairs import SOURCES, Source
+from omnidraft.bench import learn, speed
 from omnidraft.bench.questions import label
 from omnidraft.bench.report import Report, Table
-from omnidraft.bench.runner import Cells, Learn, Real, Speed, Work, or_first
+from omnidraft.bench.runner import SOURCES, Cells, Learn, Real, Source, Speed, Work
 from omnidraft.errors import SettingsError
 from omnidraft.learning.adapters.files import can_merge
 from omnidraft.storage.files import write_atomically
@@ -34,12 +32,12 @@ def run(plan: Real, work: Work) -> Iterator[Report]:
     """What there is so far, whenever it has grown."""
     if unknown := [task for task in plan.tasks if task not in SOURCES]:
         raise SettingsError(f"There are no prompts called {unknown[0][:40]}; known are {', '.join(SOURCES)}.")
-    drafter = need_drafter(plan.drafter, work.home, choose_target(or_first(plan.target)[0], work.home))
+    drafter = need_drafter(plan.drafter, work.home, choose_target((plan.target or (None,))[0], work.home))
     tasks = tuple(str(_prompts(plan, task, work)) for task in plan.tasks)
     found: list[Any] = []
-    conditions = (DIRECT, *(plan.loss if can_merge(drafter) else ()))
+    conditions = (learn.DIRECT, *(plan.loss if can_merge(drafter) else ()))
     timed: list[dict[str, Any]] = []
-    for name in or_first(plan.target):
+    for name in plan.target or (None,):
         target = choose_target(name, work.home)
         for one in learn.results(_learned(plan, target, drafter, tasks), work):
             found.append(one)
@@ -117,7 +115,7 @@ def _texts(address: str, source: Source) -> Iterator[str]:
 
 
 def _report(found: Sequence[Any], timed: Sequence[dict[str, Any]]) -> Report:
-    learned = learn_report.report(found)
+    learned = learn.report(found)
     head, rows = ["drafter", *speed.HEAD], [[row["condition"], *speed.cells(row)] for row in timed]
     table = Table("Speed over plain decoding of the same prompts [95%]", head, rows)
     assert isinstance(learned.values, Mapping)

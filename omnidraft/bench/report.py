@@ -58,15 +58,11 @@ def json_lines(report: Report) -> Iterator[str]:
         yield json.dumps(plain(line))
 
 
-def json_file(report: Report) -> bytes:
-    values = report.values if isinstance(report.values, Mapping) else {"rows": report.values}
-    return json.dumps(plain(values), indent=1).encode()
-
-
 def write(report: Report, out: Path | None, tables: Path | None) -> None:
     """The numbers, and the tables as Markdown, each where it is wanted."""
     if out:
-        write_atomically(out, json_file(report))
+        values = report.values if isinstance(report.values, Mapping) else {"rows": report.values}
+        write_atomically(out, json.dumps(plain(values), indent=1).encode())
     if tables:
         write_atomically(tables, "".join(f"{line}\n" for line in markdown(report)).encode())
 
@@ -96,7 +92,7 @@ def plain(value: Any) -> Any:
 
 
 DEFAULT = "default"
-COLUMNS = "0,1,default"
+COLUMNS = ("0", "1", DEFAULT)
 Column = float | str
 
 

@@ -10,9 +10,8 @@ import json
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from omnidraft.bench.pairs import SOURCES
 from omnidraft.bench.report import COLUMNS, plain
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.lab.prompts import TASKS
@@ -35,56 +34,35 @@ _MODELS = "models, else what the app starts with"
 _COLUMNS = "numbers, and default for the sampling of the app"
 
 
-def words(default: str, help: str) -> Any:
+def words(default: tuple[str, ...], help: str) -> Any:
     """A field of texts, written with commas or blanks between them."""
-    return field(
-        default=tuple(filter(None, default.split(","))), metadata={"rule": Rule("texts", help, high=99), "help": help}
-    )
+    return field(default=default, metadata={"rule": Rule("texts", help, high=99), "help": help})
 
 
 def _count(default: int, help: str, least: int = 1) -> Any:
     return integer(default, least, MANY, help)
 
 
-def _tasks(default: tuple[str, ...] = TASKS) -> Any:
-    return words(",".join(default), _TASKS)
-
-
-def _drafter() -> Any:
-    return text(None, "the bundled one unless told otherwise")
-
-
 @dataclass(frozen=True)
 class Plan:
-    """A plan that exists is valid."""
+    """A plan that exists is valid. It says how a pair of models is loaded."""
+
+    drafter: str | None = text(None, "the bundled one unless told otherwise")
+    threads: int = integer(0, 0, 1024, "0: as the app chooses")
 
     def __post_init__(self) -> None:
         check(self)
 
 
 @dataclass(frozen=True)
-class OfPair(Plan):
-    """A plan that says how a pair of models is loaded."""
-
-    drafter: str | None = _drafter()
-    threads: int = integer(0, 0, 1024, "0: as the app chooses")
-
-
-def or_first(targets: tuple[str, ...]) -> Sequence[str | None]:
-    """What `choose_target` is asked for: these, or what the app starts with."""
-    return targets or (None,)
-
-
-@dataclass(frozen=True)
-class Speed(OfPair):
+class Speed(Plan):
     """methods against plain decoding, in turns"""
 
-    target: tuple[str, ...] = words("", _MODELS)
-    tasks: tuple[str, ...] = _tasks()
-    methods: tuple[str, ...] = words("plain,lookup,fixed:4,adaptive", "ways of decoding")
+    target: tuple[str, ...] = words((), _MODELS)
+    tasks: tuple[str, ...] = words(TASKS, _TASKS)
+    methods: tuple[str, ...] = words(("plain", "lookup", "fixed:4", "adaptive"), "ways of decoding")
     temperature: tuple[str, ...] = words(COLUMNS, _COLUMNS)
     prompts: int = _count(6, "per task")
-    repeats: int = _count(1, "of everything; of each prompt the one with the median speedup counts")
     max_tokens: int = _count(64, "longest answer")
     seed: int = _count(0, "of the first prompt", least=0)
     workers: str | None = text(None, "host:port of workers that hold layers of the target, with commas between")
@@ -93,13 +71,13 @@ class Speed(OfPair):
 
 
 @dataclass(frozen=True)
-class Learn(OfPair):
+class Learn(Plan):
     """what the drafter gains by learning from a stream of answers"""
 
-    target: tuple[str, ...] = words("", _MODELS)
-    tasks: tuple[str, ...] = _tasks()
-    loss: tuple[str, ...] = words("projected", f"of {', '.join(LOSSES)}")
-    capacity: tuple[str, ...] = words("", "more sizes of the n-gram cache, in entries, each under both policies")
+    target: tuple[str, ...] = words((), _MODELS)
+    tasks: tuple[str, ...] = words(TASKS, _TASKS)
+    loss: tuple[str, ...] = words(("projected",), f"of {', '.join(LOSSES)}")
+    capacity: tuple[str, ...] = words((), "more sizes of the n-gram cache, in entries, each under both policies")
     seeds: int = integer(3, 1, 99, "each with prompts and an order of its own")
     train_prompts: int = _count(300, "answers to learn from")
     train_tokens: int = _count(128, "longest answer to learn from")
@@ -109,13 +87,42 @@ class Learn(OfPair):
     temperature: tuple[str, ...] = words(COLUMNS, _COLUMNS)
 
 
+# Public prompts of the paper (OmniDraft, arXiv 2507.02659 v3), by the names their data sets had. Data only.
+
+
+class Source(NamedTuple):
+    """Rows of a data set from `offset` on; form: the question they make."""
+
+    dataset: str
+    config: str
+    split: str
+    form: str
+    offset: int = 0
+
+
+_SUMMARY = "Summarize this article in one sentence.\n\n{document}"
+_ALPACA = Source("tatsu-lab/alpaca", "default", "train", "{instruction}\n\n{input}")
+SOURCES: dict[str, dict[str, tuple[Source, ...]]] = {
+    "gsm8k": {part: (Source("openai/gsm8k", "main", part, "{question}"),) for part in ("train", "test")},
+    "code": {
+        "train": (Source("google-research-datasets/mbpp", "full", "train", "{text}"),),
+        "test": (
+            Source("google-research-datasets/mbpp", "full", "test", "{text}"),
+            Source("openai/openai_humaneval", "openai_humaneval", "test", "Complete this function.\n\n{prompt}"),
+        ),
+    },
+    "alpaca": {"train": (_ALPACA,), "test": (_ALPACA._replace(offset=50_000),)},
+    "xsum": {part: (Source("EdinburghNLP/xsum", "default", part, _SUMMARY),) for part in ("train", "test")},
+}
+
+
 @dataclass(frozen=True)
-class Real(OfPair):
+class Real(Plan):
     """public prompts, fetched over the network: acceptance, learning and speed"""
 
-    target: tuple[str, ...] = words("", _MODELS)
-    tasks: tuple[str, ...] = words(",".join(SOURCES), f"of {', '.join(SOURCES)}")
-    loss: tuple[str, ...] = words("dm,hybrid,projected", f"of {', '.join(LOSSES)}")
+    target: tuple[str, ...] = words((), _MODELS)
+    tasks: tuple[str, ...] = words(tuple(SOURCES), f"of {', '.join(SOURCES)}")
+    loss: tuple[str, ...] = words(LOSSES[1:], f"of {', '.join(LOSSES)}")
     seeds: int = integer(3, 1, 99, "of what is learned from, and in which order")
     train_prompts: int = _count(1000, "answers to learn from")
     train_tokens: int = _count(256, "longest answer to learn from")
@@ -126,14 +133,14 @@ class Real(OfPair):
 
 
 @dataclass(frozen=True)
-class Peers(OfPair):
+class Peers(Plan):
     """other programs and ours on the same weights and prompts, each against its own plain decoding"""
 
     target: str | None = text(None, "a model, else what the app starts with")
     helper: str = text("none", "a small model of the target's vocabulary for draft-simple, or none")
-    peers: tuple[str, ...] = words(",".join(PEERS), f"of {', '.join(PEERS)}")
-    tasks: tuple[str, ...] = _tasks((*TASKS, EDIT))
-    temperature: tuple[str, ...] = words("0,default,1", _COLUMNS)
+    peers: tuple[str, ...] = words(PEERS, f"of {', '.join(PEERS)}")
+    tasks: tuple[str, ...] = words((*TASKS, EDIT), _TASKS)
+    temperature: tuple[str, ...] = words(("0", "default", "1"), _COLUMNS)
     prompts: int = _count(8, "per task")
     max_tokens: int = _count(64, "longest answer", least=2)
     seed: int = _count(0, "of the first prompt", least=0)
@@ -143,7 +150,6 @@ class Peers(OfPair):
 W = TypeVar("W", bound=Hashable)
 T = TypeVar("T")
 R = TypeVar("R")
-Told = Callable[[str], None]
 
 
 def in_turns(ways: Sequence[W], items: Sequence[T], ask: Callable[[W, int, T], R]) -> dict[W, list[R]]:
@@ -155,6 +161,11 @@ def in_turns(ways: Sequence[W], items: Sequence[T], ask: Callable[[W, int, T], R
         for way in [*ways[turn:], *ways[:turn]]:
             found[way].append(ask(way, number, item))
     return found
+
+
+def same_ids(plain: Sequence[Any], found: Sequence[Any]) -> int:
+    """How many answers are the same tokens."""
+    return sum(one.ids == other.ids for one, other in zip(plain, found, strict=True))
 
 
 class Cells:
@@ -194,7 +205,7 @@ class Work:
 
     home: DataHome
     cells: Cells
-    told: Told
+    told: Callable[[str], None]
 
 
 def decides(plan: Plan, but: Collection[str], *models: Path | None, **more: Any) -> dict[str, Any]:

@@ -17,17 +17,15 @@ from omnidraft.app.catalog import choose_target, need_drafter
 from omnidraft.bench import questions
 from omnidraft.bench.pairs import PLAIN, Pair, draft_settings
 from omnidraft.bench.report import Column, Report, Table, columns, label, name_of, sampling_of
-from omnidraft.bench.runner import Speed, Work, decides, in_turns, or_first
+from omnidraft.bench.runner import Speed, Work, decides, in_turns, same_ids
 from omnidraft.lab import statistics as stats
 from omnidraft.lab.prompts import Prompt, load_prompts
-from omnidraft.lab.schedule import digest
 from omnidraft.lab.trace import Trace
 from omnidraft.settings.config import ModelSettings
 
 WARM_UP = 2  # prompts of other tasks, answered first
 _SHORT = 0.98  # a method whose interval ends below this is slower than plain decoding
 _LATER = ("target", "temperature")  # a run may go on with more of these
-Traces = dict[str, list[dict[str, list[Trace]]]]  # by task and repeat
 
 
 def run(plan: Speed, work: Work) -> Iterator[Report]:
@@ -46,10 +44,10 @@ def results(plan: Speed, work: Work) -> Iterator[dict[str, Any]]:
     for way in ways:
         draft_settings(way)
     prompts = {task: load_prompts(task, split="test", limit=plan.prompts) for task in plan.tasks}
-    for name, column in product(or_first(plan.target), columns(plan.temperature)):
+    for name, column in product(plan.target or (None,), columns(plan.temperature)):
         target = choose_target(name, work.home)
         drafter = need_drafter(plan.drafter, work.home, target)
-        depends = decides(plan, _LATER, target, drafter, prompts={t: digest(p) for t, p in prompts.items()})
+        depends = decides(plan, _LATER, target, drafter, prompts={t: questions.digest(p) for t, p in prompts.items()})
         make = partial(_cell, plan, work, ways, (target, drafter), column, prompts)
         yield work.cells.get(f"{target.stem}-{name_of(column)}", depends, make)
 
@@ -58,40 +56,25 @@ def _cell(
     plan: Speed, work: Work, ways: Sequence[str], models: tuple[Path, Path], column: Column,
     prompts: dict[str, list[Prompt]],
 ) -> dict[str, Any]:  # fmt: skip
-    """Every prompt once with every way, the whole as often as the plan says, each time with a fresh memory."""
+    """Every prompt once with every way."""
     target = models[0].stem
     settings = ModelSettings(threads=plan.threads, workers=plan.workers, split=plan.split, exact=plan.exact)
     sampling = lambda number: sampling_of(column, seed=plan.seed + number, max_tokens=plan.max_tokens)  # noqa: E731
-    found: Traces = {task: [] for task in prompts}
+    found: dict[str, dict[str, list[Trace]]] = {}  # by task and way
     with Pair(work.home, *models, settings) as pair:
         ask = lambda way, number, prompt: pair.answer(way, prompt.messages, sampling(number))  # noqa: E731
-        for _ in range(plan.repeats):
-            pair.forget()
-            in_turns(ways, [load_prompts(task, split="train", limit=1)[0] for task in plan.tasks[:WARM_UP]], ask)
-            for task, asked in prompts.items():
-                work.told(f"{target} {label(column)}: {task}")
-                found[task].append(in_turns(ways, asked, ask))
-        cost = pair.cost()
+        in_turns(ways, [load_prompts(task, split="train", limit=1)[0] for task in plan.tasks[:WARM_UP]], ask)
+        for task, asked in prompts.items():
+            work.told(f"{target} {label(column)}: {task}")
+            found[task] = in_turns(ways, asked, ask)
+        cost = pair.cost
     passes = "  ".join(f"C({n}) {cost.alone(n) / cost.alone(1):.2f}" for n in (2, 3, 4, 5, 8))
     about = f"{target}: C(1) {1e3 * cost.alone(1):.2f} ms, {passes}, D {1e3 * cost.step:.2f} ms"
     names = {"target": target, "temperature": column}
     return {"costs": about, "rows": [
-        {**names, "task": questions.label(task), "method": way, **measured(*typical(*_of(repeats, way)))}
-        for task, repeats in found.items() for way in ways
+        {**names, "task": questions.label(task), "method": way, **measured(traces[PLAIN], traces[way])}
+        for task, traces in found.items() for way in ways
     ]}  # fmt: skip
-
-
-def _of(repeats: Sequence[dict[str, list[Trace]]], way: str) -> tuple[list[list[Trace]], list[list[Trace]]]:
-    return [found[PLAIN] for found in repeats], [found[way] for found in repeats]
-
-
-def typical(plain: Sequence[Sequence[Trace]], own: Sequence[Sequence[Trace]]) -> tuple[list[Trace], list[Trace]]:
-    """Of each prompt's repeats (by repeat, then prompt) the pair whose ratio is the median of all."""
-    chosen = []
-    for pairs in zip(*(zip(p, o, strict=True) for p, o in zip(plain, own, strict=True)), strict=True):
-        ordered = sorted(pairs, key=lambda pair: pair[0].decode / pair[1].decode)
-        chosen.append(ordered[(len(ordered) - 1) // 2])
-    return [p for p, _ in chosen], [o for _, o in chosen]
 
 
 def measured(plain: Sequence[Trace], found: Sequence[Trace]) -> dict[str, Any]:
@@ -111,7 +94,7 @@ def measured(plain: Sequence[Trace], found: Sequence[Trace]) -> dict[str, Any]:
         "speedup_median": stats.median(stats.each(plain, found)).mean,
         "end_to_end_speedup": whole.mean, "end_to_end_ci": (whole.low, whole.high),
         "drafted_per_pass": sum(r.drafted for r in rounds) / len(rounds),
-        "answers": len(found), "same": sum(p.ids == f.ids for p, f in zip(plain, found, strict=True)),
+        "answers": len(found), "same": same_ids(plain, found),
         "long": sum(t.tokens >= 32 for t in found),
         "degenerate": sum(t.degenerate for t in found),
     }  # fmt: skip

@@ -27,18 +27,18 @@ from omnidraft.errors import StorageError
 from omnidraft.settings.fields import Rule
 from omnidraft.storage.paths import find_data_home
 
-BENCHMARKS: dict[str, tuple[type[runner.Plan], str]] = {
-    "speed": (runner.Speed, "speed"),
-    "learn": (runner.Learn, "learn"),
-    "peers": (runner.Peers, "peers.run"),
-    "real": (runner.Real, "real"),
+BENCHMARKS: dict[str, type[runner.Plan]] = {
+    "speed": runner.Speed,
+    "learn": runner.Learn,
+    "peers": runner.Peers,
+    "real": runner.Real,
 }
 _NUMBERS = {"integer": int, "number": float}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
-    for name, (plan, _) in BENCHMARKS.items():
+    for name, plan in BENCHMARKS.items():
         sub = _kind(kinds, name, plan.__doc__ or "")
         for field in fields(plan):
             _add_field(sub, field.name, field.metadata["rule"], field.default)
@@ -71,7 +71,7 @@ def _add_field(sub: argparse.ArgumentParser, name: str, rule: Rule, default: Any
 
 def plan_of(args: argparse.Namespace) -> runner.Plan:
     """The plan that the arguments say; SettingsError for what it does not accept."""
-    plan = BENCHMARKS[args.kind][0]
+    plan = BENCHMARKS[args.kind]
     return plan(**{field.name: _read(field.metadata["rule"], getattr(args, field.name)) for field in fields(plan)})
 
 
@@ -90,7 +90,7 @@ def _run(args: argparse.Namespace) -> int:
     files = [file for file in (args.out, args.markdown) if file]
     if missing := [file for file in files if not file.parent.is_dir()]:
         raise StorageError(f"There is no folder {missing[0].parent} to write {missing[0].name} to.")
-    module = importlib.import_module(f"omnidraft.bench.{BENCHMARKS[args.kind][1]}")  # some bring torch
+    module = importlib.import_module(f"omnidraft.bench.{args.kind}")  # some bring torch
     told, report = partial(print, file=sys.stderr, flush=True), None
     with _cells(args.out) as folder:
         try:

@@ -7,12 +7,13 @@ Knows nothing of models or templates.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
-from omnidraft.errors import SettingsError, StorageError
+from omnidraft.errors import StorageError
 from omnidraft.storage.files import read, read_json
 
 Split = Literal["train", "test"]
@@ -37,18 +38,19 @@ class Prompt:
         """The last user message."""
         return self.messages[-1]["content"]
 
+    @property
+    def plain(self) -> str:
+        """All that is asked, to compare by: spaces and capital letters make no other prompt."""
+        return " ".join(" ".join(message["content"] for message in self.messages).split()).casefold()
+
 
 def load_prompts(task_or_path: str | Path, split: Split | None = None, limit: int | None = None) -> list[Prompt]:
     """The prompts of a bundled task ("math", "code", "dialogue", "qa") or of a file, in file order.
 
     A *.jsonl file holds one object a line, `{"messages": [...]}` with optional `id`, `task`, `split` and `follow_ups`;
     any other file is plain text, one prompt a line. Blank lines are skipped. With `split` only the prompts of that
-    split are kept. Raises SettingsError for an absurd request, StorageError naming file and line for a bad file.
+    split are kept. Raises StorageError naming file and line for a bad file.
     """
-    if split is not None and split not in SPLITS:
-        raise SettingsError(f"split must be one of {', '.join(SPLITS)}, not {split!r}.")
-    if limit is not None and limit < 1:
-        raise SettingsError(f"limit must be at least 1, not {limit}.")
     path = BUNDLED / f"{task_or_path}.jsonl" if task_or_path in TASKS else Path(task_or_path)
     read = _json_prompts if path.suffix.lower() == ".jsonl" else _plain_prompts
     prompts = [prompt for prompt in read(path) if split is None or prompt.split == split]
@@ -119,6 +121,16 @@ def _before_answer(messages: list[Any], where: str) -> tuple[dict[str, str], ...
     return tuple(kept)
 
 
+def in_turn(parts: Iterable[Iterable[Prompt]]) -> list[Prompt]:
+    """The first of each, the second of each, as long as any has one."""
+    return [prompt for row in zip_longest(*parts) for prompt in row if prompt is not None]
+
+
+def once(prompts: Iterable[Prompt]) -> list[Prompt]:
+    """No text twice."""
+    return list({prompt.plain: prompt for prompt in prompts}.values())
+
+
 # What a user of the bundled models asks for a while: questions of one topic that these models can answer. A topic is a
 # bundled task, its prompts in an order drawn once so that the first ones are like the last ones, or a file of prompts
 # of the user's own, in its order. Bundled ones come with many more of the same kind to be taught with.
@@ -134,7 +146,7 @@ TOPICS = {
 
 def topic_prompts(name_or_file: str | Path, most: int | None = None) -> list[Prompt]:
     """The questions of a topic, no text twice; a file may hold fewer than `most`."""
-    prompts = list({_text(prompt): prompt for prompt in load_prompts(name_or_file)}.values())
+    prompts = once(load_prompts(name_or_file))
     if str(name_or_file) in TOPICS:
         random.Random(5).shuffle(prompts)
     return prompts[:most]
@@ -152,16 +164,3 @@ def own_prompts(text: str) -> list[Prompt]:
         Prompt(f"own-{number}", "my own", None, ({"role": "user", "content": line},))
         for number, line in enumerate(lines, 1)
     ]
-
-
-def parted(prompts: Sequence[Prompt], first: int, second: int) -> tuple[list[Prompt], list[Prompt]]:
-    """`first` prompts and `second` others behind them. SettingsError if there are too few."""
-    if len(prompts) < first + second:
-        raise SettingsError(
-            f"{first + second} different prompts are needed ({first} and {second}), but there are only {len(prompts)}."
-        )
-    return list(prompts[:first]), list(prompts[first : first + second])
-
-
-def _text(prompt: Prompt) -> str:
-    return "\n".join(message["content"] for message in prompt.messages)

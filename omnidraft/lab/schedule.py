@@ -6,16 +6,13 @@ that leaves and comes back, within a vocabulary family (a, a2, a) and across two
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
+from omnidraft.lab.prompts import TASKS, Prompt, in_turn, load_prompts
 from omnidraft.storage.files import read_json
 
 MIXED = "mixed"  # the bundled tasks in turn
@@ -148,8 +145,8 @@ def choose_prompts(schedule: Schedule) -> list[Prompt]:
         found: list[Prompt] = []
         while pool and len(found) < segment.count:
             prompt = pool.pop()
-            if (text := _text(prompt)) not in seen:
-                seen.add(text)
+            if prompt.plain not in seen:
+                seen.add(prompt.plain)
                 found.append(prompt)
         if len(found) < segment.count:
             raise SettingsError(
@@ -160,17 +157,5 @@ def choose_prompts(schedule: Schedule) -> list[Prompt]:
     return chosen
 
 
-def digest(prompts: Iterable[Prompt]) -> str:
-    """Names these prompts in this order, so that it can be told whether a file has changed."""
-    return hashlib.sha256(json.dumps([list(prompt.messages) for prompt in prompts]).encode()).hexdigest()[:16]
-
-
 def _source(name: str) -> list[Prompt]:
-    if name != MIXED:
-        return load_prompts(name)
-    in_turn = zip_longest(*(load_prompts(task) for task in TASKS))
-    return [prompt for row in in_turn for prompt in row if prompt is not None]
-
-
-def _text(prompt: Prompt) -> str:
-    return "\n".join(" ".join(message["content"].split()) for message in prompt.messages)
+    return in_turn(map(load_prompts, TASKS)) if name == MIXED else load_prompts(name)

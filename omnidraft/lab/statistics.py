@@ -6,7 +6,7 @@ then by answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,7 +14,7 @@ import numpy as np
 
 RESAMPLES = 2000
 FEWEST = 3  # answers before their speedup has an interval
-Counts = Sequence[np.ndarray]  # one (answers, 4) array a seed: proposed, accepted, tokens, passes
+Counts = Sequence[Sequence[Sequence[int]]]  # a row an answer, seed by seed: proposed, accepted, tokens, passes, ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def tokens_per_pass(counts: Counts) -> Value:
 
 def _over(counts: Counts, of: Callable[[np.ndarray], np.ndarray]) -> Value:
     """`of` the sums over all answers, (..., 4) -> (...)."""
-    arrays, rng = [np.asarray(one, float) for one in counts], np.random.default_rng(0)
+    arrays, rng = [np.asarray(one, float)[:, :4] for one in counts], np.random.default_rng(0)
     sums = np.zeros((RESAMPLES, 4))
     for turn, seeds in enumerate(rng.integers(len(arrays), size=(RESAMPLES, len(arrays)))):
         for seed in seeds:
@@ -110,8 +110,3 @@ def _value(point: np.ndarray | float, drawn: np.ndarray) -> Value:
     finite = drawn[np.isfinite(drawn)]
     low, high = np.quantile(finite, [0.025, 0.975]) if len(finite) else (np.nan, np.nan)
     return Value(float(point), float(low), float(high))
-
-
-def as_counts(rows: Mapping[int, Sequence[Sequence[int]]]) -> list[np.ndarray]:
-    """{seed: a row of counts an answer} in the order of the seeds."""
-    return [np.array([row[:4] for row in rows[seed]], float) for seed in sorted(rows)]

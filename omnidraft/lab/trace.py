@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from omnidraft.decoding.events import Event, Finished, Round, Token
 
@@ -27,7 +28,7 @@ class Trace:
 
     @property
     def decode(self) -> float:
-        return sum(seconds(r) for r in self.rounds)
+        return sum(r.draft + r.translate + r.verify + r.other for r in self.rounds)
 
     @property
     def end_to_end(self) -> float:
@@ -42,12 +43,8 @@ class Trace:
         return sum(r.accepted for r in self.rounds)
 
 
-def seconds(done: Round) -> float:
-    return done.draft + done.translate + done.verify + done.other
-
-
 def record(events: Iterable[Event]) -> Trace:
-    """Run an answer to its end; cut it where it starts looping, so that no method is paid for echoing itself."""
+    """Run an answer to its end; cut it where it starts looping."""
     trace = Trace()
     for event in events:
         if isinstance(event, Token):
@@ -56,22 +53,17 @@ def record(events: Iterable[Event]) -> Trace:
             trace.rounds.append(event)
         elif isinstance(event, Finished):
             trace.prefill = event.statistics.prefill
+    return before_loop(trace)
+
+
+def before_loop(trace: Trace) -> Trace:
+    """Only whole rounds until where it starts looping, so that no method is paid for echoing itself."""
     cut = onset(trace.ids)
     if cut is not None:
         trace.degenerate = True
-        _cut(trace, cut)
+        before = accumulate((done.emitted for done in trace.rounds), initial=0)
+        trace.rounds = [done for done, reached in zip(trace.rounds, before, strict=False) if reached < cut]
     return trace
-
-
-def _cut(trace: Trace, tokens: int) -> None:
-    """Keep whole rounds until `tokens` are reached."""
-    kept, reached = [], 0
-    for done in trace.rounds:
-        if reached >= tokens:
-            break
-        kept.append(done)
-        reached += done.emitted
-    trace.rounds = kept
 
 
 def onset(ids: Sequence[int]) -> int | None:

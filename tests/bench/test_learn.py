@@ -7,8 +7,7 @@ import json
 import pytest
 
 from omnidraft.__main__ import main
-from omnidraft.bench import learn_report
-from omnidraft.bench.learn_report import Stream
+from omnidraft.bench import learn
 
 SMALL = ["--train-prompts", "8", "--train-tokens", "32", "--test-tokens", "12", "--test-prompts", "2", "--temperature",
          "0", "--seeds", "1", "--threads", "1"]  # fmt: skip
@@ -64,13 +63,13 @@ def test_a_run_learns_reports_goes_on_where_it_stopped_and_refuses_to_mix(tmp_pa
 
 
 def test_rows_say_what_a_condition_gains():
-    def result(accepted, **more):
-        return {"counts": {"0": [[100, accepted, 120, 60, 1]] * 3}, **more}
+    def cell(condition, accepted, **more):
+        stream = {"target": "t", "task": "math", "seed": 0, "condition": condition}
+        return {**stream, "counts": {"0": [[100, accepted, 120, 60, 1]] * 3}, **more}
 
     updates = [{"answers": 8, "published": True, "cpu": 1.0, "peak_mb": 0.0}]
-    stream = Stream("t", "math", 0)
-    found = [(stream, "direct", result(5)), (stream, "dm", result(30, updates=updates, cpu=3.0, seconds=4.0))]
-    row = next(row for row in learn_report.rows(found) if row["condition"] == "dm")
+    found = [cell("direct", 5), cell("dm", 30, updates=updates, cpu=3.0, seconds=4.0)]
+    row = next(row for row in learn.rows(found) if row["condition"] == "dm")
     assert (row["acceptance"].mean, row["training_cpu"]) == (pytest.approx(0.3), 3.0)
     assert (row["answers"], row["long"], row["looped"]) == (3, 3, 3)
-    assert len(learn_report.report(found).tables) == 2
+    assert len(learn.report(found).tables) == 2

@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from omnidraft.__main__ import main
-from omnidraft.bench.peers.llama_server import LlamaServer
-from omnidraft.bench.peers.peer import PLAIN, Answer, Burst, Models, Question, answer_of
-from omnidraft.bench.peers.run import compared
+from omnidraft.bench.pairs import PLAIN
+from omnidraft.bench.peers import compared
+from omnidraft.bench.programs import Answer, LlamaServer, Models, Question, answer_of
 from omnidraft.bench.report import Report, markdown
 from omnidraft.bench.runner import Cells, Peers, Work
+from omnidraft.decoding.events import Round
 from omnidraft.errors import ModelError, SettingsError
+from omnidraft.lab.trace import Trace, before_loop
+from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.paths import DataHome
 
 
@@ -29,21 +32,26 @@ def plan(models):
 # Counting
 
 
-def test_the_first_burst_ends_the_reading_of_the_prompt_and_is_not_counted():
-    found = answer_of([Burst((1, 2), 5.0), Burst((3,), 5.5), Burst((), 5.6), Burst((4, 5, 6), 6.0)])
+def said(*rounds: tuple[list[int], float]) -> Answer:
+    """What rounds of these tokens and seconds count as."""
+    made = [Round(0, 0, 0, 0, len(ids), 0.0, 0.0, seconds, 0.0) for ids, seconds in rounds]
+    return answer_of(before_loop(Trace([id for ids, _ in rounds for id in ids], made)))
+
+
+def test_the_first_round_ends_the_reading_of_the_prompt_and_is_not_counted():
+    found = said(([1, 2], 5.0), ([3], 0.5), ([4, 5, 6], 0.5))
     assert (found.ids, found.tokens, found.decode) == ([1, 2, 3, 4, 5, 6], 4, 1.0)
     assert found.per_pass == 2.0
-    assert answer_of([Burst((1,), 5.0)]).tokens == 0
-    assert answer_of([]).ids == []
+    assert said(([1], 5.0)).tokens == 0
+    assert said().ids == []
 
 
 def test_a_loop_is_not_counted():
-    words = [Burst((n,), float(n)) for n in range(20)]
-    loop = [Burst((7, 8), 20.0 + n) for n in range(40)]
-    found = answer_of([*words, *loop])
+    words = [([n], 1.0) for n in range(20)]
+    found = said(*words, *[([7, 8], 1.0)] * 40)
     assert found.looped
     assert 20 <= found.tokens <= 22
-    assert not answer_of(words).looped
+    assert not said(*words).looped
 
 
 # A run with programs of our making
@@ -60,7 +68,7 @@ class Fake:
 
     def answer(self, way: str, question: Question) -> Answer:
         step = 1.0 if way == PLAIN else 0.5
-        return answer_of(Burst((n * 7 + question.seed,), n * step) for n in range(question.max_tokens))
+        return said(*(([n * 7 + question.sampling.seed], step) for n in range(question.sampling.max_tokens)))
 
     def close(self) -> None:
         self.closed = True
@@ -75,10 +83,10 @@ def test_ways_are_held_against_their_own_plain_decoding_and_the_first_programs(p
     good = Fake()
     found = asked(plan, tmp_path, {"omnidraft": lambda: good})
     rows = found.values["rows"]
-    assert [(row.program, row.way) for row in rows] == [("omnidraft", PLAIN), ("omnidraft", "quick")]
+    assert [(row["program"], row["way"]) for row in rows] == [("omnidraft", PLAIN), ("omnidraft", "quick")]
     quick = rows[1]
-    assert (quick.speedup, quick.pooled.mean, quick.against) == (pytest.approx(2),) * 3
-    assert (quick.same_text, quick.answers, quick.long, quick.promised) == (3, 3, 0, True)
+    assert (quick["speedup"], quick["pooled"].mean, quick["against"]) == (pytest.approx(2),) * 3
+    assert (quick["same_text"], quick["answers"], quick["long"], quick["promised"]) == (3, 3, 0, True)
     assert good.closed
     table = "\n".join(markdown(found))
     assert "| omnidraft, quick | T=0 | 2.00 | 2.00 |" in table
@@ -135,7 +143,7 @@ def test_the_server_is_asked_in_ids_and_believed_about_its_times(program):
     try:
         assert peer.ways == (PLAIN, "ngram-simple", "ngram-mod", "draft-simple")
         assert peer.notes == ["draft-simple: load_model: failed to initialize speculative decoding context"]
-        question = Question([], [1, 2], 0.0, 3, 5)
+        question = Question([], [1, 2], SamplingSettings(temperature=0.0, seed=3, max_tokens=5))
         plain, quick = peer.answer(PLAIN, question), peer.answer("ngram-mod", question)
         assert plain.ids == quick.ids == [100, 101, 102, 103, 104]
         assert (plain.tokens, plain.decode, quick.decode) == (4, pytest.approx(0.04), pytest.approx(0.02))

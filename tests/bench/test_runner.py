@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from omnidraft.bench.report import Report, Table, json_file, json_lines, markdown, text, write
-from omnidraft.bench.runner import Cells, Learn, Peers, Real, Speed, in_turns, or_first
+from omnidraft.bench.report import Report, Table, json_lines, markdown, text, write
+from omnidraft.bench.runner import Cells, in_turns
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.lab.statistics import Value
 
@@ -53,14 +53,9 @@ def test_a_report_is_text_markdown_and_json(tmp_path):
     ]  # fmt: skip
     assert "| math | 1.50 [1.25, 2.00] |  |" in list(markdown(report))
     assert [json.loads(line) for line in json_lines(report)] == [{"task": "math", "nan": None}, {"task": "qa"}]
-    assert json.loads(json_file(report))["rows"][1] == {"task": "qa"}
     files = [tmp_path / name for name in ("r.json", "r.md")]
+    write(report, files[0], None)
+    assert json.loads(files[0].read_bytes())["rows"][1] == {"task": "qa"}
     write(Report({"one": 1}, [table]), *files)
     assert json.loads(files[0].read_bytes()) == {"one": 1}
     assert files[1].read_text().startswith("### Speed")
-
-
-def test_without_a_target_it_is_what_the_app_starts_with():
-    assert [or_first(plan.target) for plan in (Speed(), Learn(), Real())] == [(None,)] * 3
-    assert Peers().target is None
-    assert or_first(("a", "b")) == ("a", "b")

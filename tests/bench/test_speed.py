@@ -8,7 +8,7 @@ from omnidraft.bench import speed
 from omnidraft.bench.pairs import draft_settings
 from omnidraft.bench.report import Report
 from omnidraft.bench.runner import Cells, Speed, Work
-from omnidraft.bench.speed import measured, run, summary, typical
+from omnidraft.bench.speed import measured, run, summary
 from omnidraft.errors import SettingsError
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
 from tests.lab.traces import trace
@@ -36,37 +36,22 @@ def test_a_row_adds_up():
     assert "adaptive: 1 cells, geometric mean x2.000" in line
 
 
-def test_of_repeats_the_one_with_the_median_speedup_counts():
-    """Two prompts, three repeats; an interruption hits plain decoding once and the other method once."""
-    plain = [[trace(t) for t in times] for times in ((0.9, 0.9), (9.0, 0.9), (0.9, 0.9))]
-    own = [[trace(t) for t in times] for times in ((0.4, 9.0), (0.4, 0.4), (0.9, 0.4))]
-    first, second = zip(*typical(plain, own), strict=True)
-    assert first == (plain[0][0], own[0][0])
-    assert second[1].decode == own[1][1].decode
-
-
 @pytest.mark.parametrize("method", ["fixed", "fixed:x", "fixed:0", "gamma:0.3", "fastest"])
 def test_an_unknown_method_is_refused(method):
     with pytest.raises(SettingsError):
         draft_settings(method)
 
 
-def test_every_repeat_is_run_and_what_is_finished_is_not_run_again(tmp_path, monkeypatch):
+def test_every_way_answers_the_same_and_what_is_finished_is_not_run_again(tmp_path, monkeypatch):
     asked = []
     real = speed.Pair.answer
     monkeypatch.setattr(speed.Pair, "answer", lambda self, *a: asked.append(real(self, *a)) or asked[-1])
-    plan = small(methods=("plain", "fixed:2"), prompts=1, max_tokens=16, repeats=3)
+    plan = small(methods=("plain", "fixed:2"), prompts=1, max_tokens=16)
     first = made(plan, tmp_path)
-    warm, test = 2, 2  # answers a repeat: plain and fixed
-    assert len(asked) == 3 * (warm + test)
-    assert len({tuple(one.ids) for i, one in enumerate(asked) if i % 4 >= warm}) == 1
+    warm, test = 2, 2  # answers: plain and fixed
+    assert len(asked) == warm + test
+    assert len({tuple(one.ids) for one in asked[warm:]}) == 1
     assert made(plan, tmp_path) == first
-    assert len(asked) == 3 * (warm + test)
+    assert len(asked) == warm + test
     assert [row["method"] for row in first.values] == ["plain", "fixed:2"]
     assert "C(5)" in first.notes[0]
-
-
-@pytest.mark.slow
-def test_no_answer_is_copied_from_the_repeat_before(tmp_path):
-    (_, row) = made(small(methods=("lookup",), prompts=2, max_tokens=32, repeats=3), tmp_path).values
-    assert row["tokens_per_pass"] < 2  # in the second of three repeats all of it would be there to be copied
