@@ -27,7 +27,7 @@ from ui.chat.events import Answering
 from ui.chat.page import Page
 from ui.chat.turns import Followed
 
-MESSAGE, ANSWER = 12, 17  # the most functions of the two ways
+MESSAGE, ANSWER = 12, 14  # the most functions of the two ways
 Function = tuple[str, str]  # its file below the root, its name there
 
 

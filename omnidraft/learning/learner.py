@@ -222,27 +222,31 @@ class Learner:
                 call = ()
             if call is None:
                 break
-            if call:
-                self._carefully(*call)
-            if self._inbox.empty() and not self._carefully(self._act):
-                self._swap_due = False  # it would fail again at once
+            with self._carefully():
+                if call:
+                    call[0](*call[1:])
+            with self._carefully():
+                if self._inbox.empty():
+                    self._take_up()
+                    self._begin_due()
         self._kill("The program was closed.")
         while self.updates.running is not None:
             if call := self._inbox.get():
-                self._carefully(*call)
+                with self._carefully():
+                    call[0](*call[1:])
         self.process.let_go()
 
-    def _carefully(self, act: Callable, *values: object) -> bool:
-        """Whether it went well. Nothing that goes wrong here may end learning for good, or the app."""
+    @contextmanager
+    def _carefully(self) -> Iterator[None]:
+        """Nothing that goes wrong here may end learning for good, or the app."""
         try:
-            act(*values)
-            return True
+            yield
+            return
         except (OmniDraftError, OSError) as error:
             log.warning("learning: %s", error)
         except Exception:
             log.exception("learning met a defect")
         self.updates.failed()
-        return False
 
     def _patience(self) -> float | None:
         """Seconds to wait for a message: a tick while time matters, else until the waiting process is to be ended."""
@@ -267,8 +271,8 @@ class Learner:
             self.stores.recount(pairing)
         self._note_change()
 
-    def _act(self) -> None:
-        """Let the process go on or end it, serve what was made, or begin what is due."""
+    def _take_up(self) -> None:
+        """Let the process go on or end it, and serve what was made."""
         settings = self.settings()
         self.process.let_go_unless(KEPT_MINUTES if settings.enabled else 0.0)
         with self._lock:
@@ -280,12 +284,12 @@ class Learner:
             elif running and self.process.paused and self._quiet(self.waits.resume):
                 self.process.resume()
                 self._note_change()
-        if not running and self._swap_due and not self.answering and self._serve():
-            self._swap_due = False
-            self._recount()
-        kind = self._next_kind() if not self._swap_due else None
-        if kind is not None and self._quiet(self.waits.start) and not self._must_wait():
-            self._start(kind)
+        if not running and self._swap_due and not self.answering:
+            self._swap_due = False  # where it fails, it would fail again at once
+            if self._serve():
+                self._recount()
+            else:
+                self._swap_due = True
 
     def _must_wait(self) -> bool:
         """Whether what is due would be in the way of something else; not if the user wants it now."""
@@ -304,9 +308,12 @@ class Learner:
             return None
         return self.updates.due(self.pairing, self.settings())
 
-    def _start(self, kind: Kind) -> None:
-        assert self.pairing is not None
-        job = self.updates.begin(kind, self.pairing, self.settings(), table_file(self.cache, self.pairing.pair))
+    def _begin_due(self) -> None:
+        """Begin what is due, if all is quiet."""
+        pairing, kind = self.pairing, self._next_kind()
+        if pairing is None or kind is None or self._swap_due or not self._quiet(self.waits.start) or self._must_wait():
+            return
+        job = self.updates.begin(kind, pairing, self.settings(), table_file(self.cache, pairing.pair))
         self.process.start(job, lambda update: self._inbox.put((self._follow, update)))
         with self._lock:
             self.updates.running = job.update

@@ -185,7 +185,9 @@ class AdapterStore:
             meta = replace(meta, sha256={name: digest(temporary / name) for name in files}, created=time.time())
             place(temporary / META, meta.to_json())
             sync_folder(temporary)
-            final = self._rename_to_next(temporary)
+            final = self._next_folder()
+            os.rename(temporary, final)
+            sync_folder(self.folder)
         except OSError as error:
             shutil.rmtree(temporary, ignore_errors=True)
             raise StorageError(f"an adapter cannot be written to {self.folder}: {reason(error)}.") from error
@@ -193,14 +195,12 @@ class AdapterStore:
         self._point(replace(self.pointer, version=version.name, highest=version.number))
         return version
 
-    def _rename_to_next(self, temporary: Path) -> Path:
+    def _next_folder(self) -> Path:
+        """Of a version with a number that none ever had."""
         aside = (path.name.removeprefix(DAMAGED) for path in damaged(self.folder))
         used = [path.name for path in self._folders()] + [n for n in aside if VERSION_NAME.fullmatch(n)]
         number = max([self.pointer.highest, *(int(name[1:]) for name in (*used, *self.pointer.rejected))])
-        final = self.folder / f"v{number + 1:06d}"
-        os.rename(temporary, final)
-        sync_folder(self.folder)
-        return final
+        return self.folder / f"v{number + 1:06d}"
 
     def reject_update(self, through: int) -> None:
         """The answers up to this ordinal were trained on and nothing was published: wait for newer ones."""
