@@ -14,10 +14,9 @@ from omnidraft.bench.report import Report, Table, text
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.cli.report import draft_length
 from omnidraft.lab import runs as drift
-from omnidraft.lab import store
 from omnidraft.lab.export import SegmentRow, picture, segment_rows, to_csv, to_json
 from omnidraft.lab.schedule import BUNDLED, load_schedule
-from omnidraft.lab.store import CACHES, Options, RunState, RunStore, runs_folder
+from omnidraft.lab.store import CACHES, Options, Point, RunState, RunStore, runs_folder, seconds_left
 from omnidraft.plot import THEMES
 from omnidraft.storage.files import write_atomically
 from omnidraft.storage.paths import DataHome, find_data_home
@@ -60,8 +59,11 @@ def run(args: argparse.Namespace) -> int:
     if not args.discard:
         print(f"Drift run {going.state.id}; --show {going.state.id} prints it again.", file=sys.stderr)
     with Interrupts(going.stop) as interrupts:
-        for event in going.events(drift.learner_of(going.state)):
-            _show(event, args.json)
+        for event in going.events():
+            if isinstance(event, Point):
+                _show(event, going.state, args.json)
+    if going.state.status != "finished":
+        print(f"The run is {going.state.status}.", file=sys.stderr)
     _report(args, going.state)
     if args.discard:
         store.delete(going.state.id)
@@ -100,23 +102,20 @@ def _list(store: RunStore, as_json: bool) -> int:
     return 0
 
 
-def _show(event: store.DriftEvent, as_json: bool) -> None:
-    if isinstance(event, store.Step):
-        p = event.point
-        if as_json:
-            about = {"done": event.done, "total": event.total, "seconds_left": event.seconds_left}
-            print(json.dumps({**dataclasses.asdict(p), **about}), flush=True)
-            return
-        rate = "   -" if p.acceptance is None else f"{p.acceptance:.2f}"
-        speedup = "" if p.speedup is None else f"  x{p.speedup:.2f}"
-        print(
-            f"{'| ' if p.switch else '  '}{event.done:4} of {event.total}  {p.target:16} {p.prompt:14} acc {rate}  "
-            f"tok/pass {p.tokens_per_pass:4.2f}  {p.tokens_per_second:7.1f} tok/s{speedup}  "
-            f"{p.cache_learned} n-grams learned  {event.seconds_left:.0f} s left",
-            flush=True,
-        )
-    elif isinstance(event, store.Ended) and event.status != "finished":
-        print(f"The run is {event.status}.", file=sys.stderr)
+def _show(p: Point, state: RunState, as_json: bool) -> None:
+    left = seconds_left(state)
+    if as_json:
+        about = {"done": state.done, "total": state.total, "seconds_left": left}
+        print(json.dumps({**dataclasses.asdict(p), **about}), flush=True)
+        return
+    rate = "   -" if p.acceptance is None else f"{p.acceptance:.2f}"
+    speedup = "" if p.speedup is None else f"  x{p.speedup:.2f}"
+    print(
+        f"{'| ' if p.switch else '  '}{state.done:4} of {state.total}  {p.target:16} {p.prompt:14} acc {rate}  "
+        f"tok/pass {p.tokens_per_pass:4.2f}  {p.tokens_per_second:7.1f} tok/s{speedup}  "
+        f"{p.cache_learned} n-grams learned  {left:.0f} s left",
+        flush=True,
+    )
 
 
 def _report(args: argparse.Namespace, state: RunState) -> None:

@@ -15,8 +15,6 @@ from pathlib import Path
 
 from omnidraft.errors import OmniDraftError
 from omnidraft.lab import runs as drift
-from omnidraft.lab.runs import DriftRun
-from omnidraft.lab.store import DriftEvent, Ended, Loading, Step
 from omnidraft.storage.paths import DataHome
 from omnidraft.storage.trial import TRIALS
 from omnidraft.storage.vault import HEADER, take_keys
@@ -31,27 +29,16 @@ def main(home: Path, folder: Path, run: str) -> int:
             take_keys(sys.stdin.readline())
         TRIALS.keep_in(DataHome(home).cache)
         going = drift.opened(DataHome(home), folder, run)
-        listener = threading.Thread(target=_listen, args=(going,), daemon=True)
-        for event in going.events(drift.learner_of(going.state)):
-            if listener.ident is None:  # what is asked of a run before it begins is lost on it
-                listener.start()
-            print(json.dumps(_plain(event)), file=events)
+        threading.Thread(target=_listen, args=(going,), daemon=True).start()
+        for event in going.events():
+            print(json.dumps({"loading": event.target} if isinstance(event, drift.Loading) else {}), file=events)
     except OmniDraftError as error:
         print(json.dumps({"failed": str(error)}), file=events)
         return 1
     return 0
 
 
-def _plain(event: DriftEvent) -> dict:
-    if isinstance(event, Loading):
-        return {"loading": event.target}
-    if isinstance(event, Step):
-        return {"done": event.done, "seconds_left": event.seconds_left}
-    assert isinstance(event, Ended)
-    return {"ended": event.status}
-
-
-def _listen(run: DriftRun) -> None:
+def _listen(run: drift.DriftRun) -> None:
     sys.stdin.readline()
     run.stop()
 

@@ -27,13 +27,12 @@ UNDER_WAY = ("new", "running")
 
 
 class DriftLab:
-    """The runs of one profile. `seconds_left` and `doing` describe the one under way."""
+    """The runs of one profile. `doing` describes the one under way."""
 
     def __init__(self, home: DataHome, profile: ProfilePaths) -> None:
         self.store = RunStore(runs_folder(profile))
         self.error = ""
         self.doing = ""
-        self.seconds_left = 0.0
         self.current: str | None = None  # the run that is under way, or was last
         self._home = home
         self._child: LineChild | None = None
@@ -59,8 +58,16 @@ class DriftLab:
     def start(self, schedule: Schedule, targets: Mapping[str, Path], drafter: Path, options: Options) -> str:
         """Begin a run and return its id. SettingsError while another one is under way."""
         with self._lock:
-            self._must_be_idle()
-            return self._go(drift.start(self._home, self.store.folder, schedule, targets, drafter, options).state.id)
+            if self.running:
+                raise SettingsError("A drift run is under way; stop it first.")
+            run = drift.start(self._home, self.store.folder, schedule, targets, drafter, options).state.id
+            self.current, self.error, self.doing = run, "", "starting"
+            self._child = LineChild("omnidraft.lab.child", str(self._home.root), str(self.store.folder), run)
+            if vault_of(self.store.folder) is not None:
+                self._child.say(with_keys("{}\n", self.store.folder, ("drift",)))
+            self._thread = threading.Thread(target=self._follow, args=(self._child,), name="drift", daemon=True)
+            self._thread.start()
+            return run
 
     def stop(self) -> None:
         """End at once; the interrupted prompt does not count."""
@@ -114,29 +121,13 @@ class DriftLab:
             state.status = "stopped"
         return state
 
-    def _go(self, run: str) -> str:
-        self.current, self.error, self.doing, self.seconds_left = run, "", "starting", 0.0
-        self._child = LineChild("omnidraft.lab.child", str(self._home.root), str(self.store.folder), run)
-        if vault_of(self.store.folder) is not None:
-            self._child.say(with_keys("{}\n", self.store.folder, ("drift",)))
-        self._thread = threading.Thread(target=self._follow, args=(self._child,), name="drift", daemon=True)
-        self._thread.start()
-        return run
-
     def _follow(self, child: LineChild) -> None:
         for line in child.lines():
             with suppress(ValueError):
-                self._take(json.loads(line))
+                event = json.loads(line)
+                self.doing = f"loading {event['loading']}" if "loading" in event else ""
+                self.error = event.get("failed", self.error)
         code, said = child.ended(), child.last_words(8000)
         if code and not self.error:
             log.error("the drift run ended with %s:\n%s", code, said)
             self.error = "Something went wrong inside the program; its log has the details."
-
-    def _take(self, event: dict) -> None:
-        self.doing = f"loading {event['loading']}" if "loading" in event else ""
-        self.seconds_left = event.get("seconds_left", self.seconds_left)
-        self.error = event.get("failed", self.error)
-
-    def _must_be_idle(self) -> None:
-        if self.running:
-            raise SettingsError("A drift run is under way; stop it first.")

@@ -172,11 +172,8 @@ def plots(state: RunState, beside: RunState | None = None) -> list[Plot]:
 
 def picture(state: RunState, theme: str = "light") -> str:
     """Both plots as an SVG file."""
-    options = state.options
-    length = "adaptive draft length" if options.draft_length is None else f"draft length {options.draft_length}"
     unfinished = "" if state.done == state.total else f" ({state.done} of {state.total} prompts)"
-    about = f"{options.about_cache}, {length}, {options.about_learning}{unfinished}"
-    return picture_of(f"Drift {state.schedule.name}: {about}", plots(state), theme)
+    return picture_of(f"Drift {state.schedule.name}: {state.options.about}{unfinished}", plots(state), theme)
 
 
 def _plot(measure: Measure, state: RunState, beside: RunState | None) -> Plot | None:

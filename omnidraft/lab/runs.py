@@ -1,15 +1,17 @@
 """Drift: how acceptance falls when the task or the target changes, and how it comes back.
 
-A `DriftRun` answers the prompts of a schedule one after another and yields a typed event per prompt. It can be stopped,
-and keeps what it has: its state is on disk after every prompt. No prompt occurs twice, every answer starts from cold KV
-caches, and the n-gram cache is the run's own. Knows nothing of pages and plots.
+A `DriftRun` answers the prompts of a schedule one after another and yields a point per prompt. It can be stopped, and
+keeps what it has: its state is on disk after every prompt. No prompt occurs twice, every answer starts from cold KV
+caches, and the n-gram cache is the run's own. Where the drafter learns, the app's own learner captures, trains and
+judges. Knows nothing of pages and plots.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -24,25 +26,18 @@ from omnidraft.engine import Engine, Memory
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.schedule import Schedule, Segment, choose_prompts
-from omnidraft.lab.store import (
-    DriftEvent,
-    Ended,
-    Loading,
-    Options,
-    Point,
-    RunState,
-    RunStore,
-    Status,
-    Step,
-    seconds_left,
-)
+from omnidraft.lab.store import Options, Point, RunState, RunStore, Status
 from omnidraft.lab.trace import Trace, record
-from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.learning.material.expansions import table_file
+from omnidraft.learning.material.record import CAPTURE, Answered, Pairing, record_of
+from omnidraft.settings.config import CacheSettings, DraftSettings, LearningSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
 from omnidraft.vocab import NgramCache, PairMap, Translator
 
 if TYPE_CHECKING:
-    from omnidraft.lab.learning import RunLearner
+    from omnidraft.learning.training.stream import StreamLearner
+
+LEARNING = LearningSettings(interval=8)  # answers of an update: a run is short
 
 
 # The models of a drift run: one target at a time beside the drafter, and the run's own n-gram cache on disk. Each
@@ -50,22 +45,19 @@ if TYPE_CHECKING:
 # targets of one family share theirs. Nothing of a profile's is read or changed.
 
 
-PLAIN = DraftSettings(enabled=False)
-
-
-def draft_settings(options: Options) -> DraftSettings:
-    if options.draft_length is None:
-        return DraftSettings(mode="adaptive")
-    return DraftSettings(mode="fixed", length=options.draft_length)
-
-
 class LoadedTarget:
-    """A target with the drafter and the cache of their pair. Close it before the next one is loaded."""
+    """A target with the drafter and the cache of their pair. Close it before the next one is loaded.
+
+    ways: how it answers, drafted and plainly, each with a memory of its own. pairing: what answers are learned with;
+    adapter: what is drafted with, None for the bare drafter.
+    """
+
+    pairing: Pairing | None = None
+    adapter: Path | None = None
 
     def __init__(self, target: Path, drafter: LlamaDrafter, options: Options, ngrams: Path, maps: Path) -> None:
-        self.path = target
         self.cache: NgramCache | None = None
-        self._closing = ExitStack()
+        self._drafter = drafter
         with ExitStack() as opening:
             model = open_target(target, ModelSettings(threads=options.threads))
             opening.callback(model.close)
@@ -75,31 +67,24 @@ class LoadedTarget:
                 opening.callback(self.cache.close)
             self.engine = Engine(model, ChatTemplate.from_model(model.info, model.vocabulary))
             drafter.rewind(0)
-            template = ChatTemplate.from_model(drafter.info, drafter.vocabulary)
-            self.engine.pair_drafter(drafter, template, Translator(self.pair, self.cache))
+            drafter.set_adapter(None)
+            self.template = ChatTemplate.from_model(drafter.info, drafter.vocabulary)
+            self.engine.pair_drafter(drafter, self.template, Translator(self.pair, self.cache))
             self._closing = opening.pop_all()
-        self.drafting = Memory()
-        self.plain = Memory()
+        drafting, memory = DraftSettings(mode="adaptive"), Memory()
         if options.draft_length is None:  # the adaptive length goes by cost; a fixed one has no use for it
-            self.drafting = Memory.with_cost(self.engine.measured())
+            memory = Memory.with_cost(self.engine.measured())
+        else:
+            drafting = DraftSettings(mode="fixed", length=options.draft_length)
+        self.ways = {"drafted": (drafting, memory), "plain": (DraftSettings(enabled=False), Memory())}
 
-    @property
-    def ngrams(self) -> tuple[int, int]:
-        """How many n-grams the cache holds, and how many of them are seeds."""
-        stats = self.cache.stats() if self.cache is not None else {"entries": 0, "seeded": 0}
-        return stats["entries"], stats["seeded"]
+    def serve(self, adapter: Path | None) -> None:
+        if adapter != self.adapter:
+            self._drafter.set_adapter(str(adapter) if adapter else None)
+            self.adapter = adapter
 
     def close(self) -> None:
         self._closing.close()
-
-
-def learner_of(state: RunState) -> RunLearner | None:
-    """The app's own way of learning, where the run is to learn."""
-    if not state.options.learning:
-        return None
-    from omnidraft.lab.learning import RunLearner
-
-    return RunLearner(state)
 
 
 def start(
@@ -115,8 +100,7 @@ def start(
         raise SettingsError(f"The schedule's target {missing[0]} is not among the given models.")
     prompts = choose_prompts(schedule)
     store = RunStore(folder)
-    state = store.create(schedule, targets, drafter, options or Options())
-    return DriftRun(home, store, state, prompts)
+    return DriftRun(home, store, store.create(schedule, targets, drafter, options or Options()), prompts)
 
 
 def opened(home: DataHome, folder: Path, run: str) -> DriftRun:
@@ -126,23 +110,22 @@ def opened(home: DataHome, folder: Path, run: str) -> DriftRun:
     return DriftRun(home, store, state, choose_prompts(state.schedule))
 
 
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """Models are being loaded for a segment."""
+
+    target: str
+
+
 class DriftRun:
     """One run. Iterate `events` once, in one thread; `stop` may be called from any."""
 
     def __init__(self, home: DataHome, store: RunStore, state: RunState, prompts: Sequence[Prompt]) -> None:
-        self.state = state
-        self._home = home
-        self._store = store
-        self._prompts = prompts
+        self.state, self.folder = state, store.run_folder(state.id)
+        self._home, self._store, self._prompts = home, store, prompts
         self._stop = threading.Event()
-        self._drafter: LlamaDrafter | None = None
         self._loaded: LoadedTarget | None = None
-        self._adapter: Path | None = None
-        self._learner: RunLearner | None = None
-
-    @property
-    def folder(self) -> Path:
-        return self._store.run_folder(self.state.id)
+        self._learner: StreamLearner | None = None
 
     def stop(self) -> None:
         """End at once. The interrupted prompt does not count; the n-grams it has taught already stay."""
@@ -150,99 +133,86 @@ class DriftRun:
         if (loaded := self._loaded) is not None:
             loaded.engine.cancel()
 
-    def events(self, learner: RunLearner | None = None) -> Iterator[DriftEvent]:
+    def events(self) -> Iterator[Loading | Point]:
         """Answer the prompts. Closing the generator stops the run."""
-        if self.state.options.learning != (learner is not None):
-            raise SettingsError("A run with learning needs a learner, and a run without has no use for one.")
-        self._learner = learner
-        status: Status = "failed"
+        ended: Status = "stopped"
         try:
             self._keep("running")
-            status = yield from self._answered()
-            self._keep(status)
-            yield Ended(status)
-        except GeneratorExit:
-            status = "stopped" if self.state.done < self.state.total else "finished"
+            yield from self._answered()
+        except Exception:
+            ended = "failed"
             raise
         finally:
-            self._release()
-            if self.state.status == "running":
-                self._keep(status)
+            self._keep("finished" if self.state.done == self.state.total else ended)
 
-    def _answered(self) -> Generator[Loading | Step, None, Status]:
-        """Points until the run ends; returns its status then."""
-        while self.state.done < self.state.total:
-            if self._stop.is_set():
-                return "stopped"
-            number, segment, first = self._place(self.state.done)
-            if self._loaded is None or self._loaded.path != self._path(segment):
-                yield Loading(number, segment.target)
-                self._load(segment)
-            point = self._point(number, segment, switch=first and number > 0)
-            if point is None:
-                return "stopped"
-            self.state.points.append(point)
-            self._keep("running")
-            yield Step(point, self.state.done, self.state.total, seconds_left(self.state))
-        return "finished"
+    def _answered(self) -> Iterator[Loading | Point]:
+        """Until the run is over, or stopped."""
+        options, segments = self.state.options, self.state.schedule.segments
+        places = [(number, one, place) for number, one in enumerate(segments) for place in range(one.count)]
+        drafter = LlamaDrafter.open(Path(self.state.drafter), ModelSettings(threads=options.threads))
+        with closing(drafter), ExitStack() as models:
+            for (number, segment, place), prompt in zip(places, self._prompts, strict=True):
+                if self._stop.is_set():
+                    return
+                if place == 0 and (number == 0 or segment.target != segments[number - 1].target):
+                    yield Loading(segment.target)
+                    models.close()
+                    loaded = self._loaded = models.enter_context(closing(self._load(segment, drafter)))
+                point = self._point(loaded, number, segment, prompt, switch=number > 0 and place == 0)
+                if point is None:
+                    return
+                self.state.points.append(point)
+                self._keep("running")
+                yield point
 
-    def _place(self, index: int) -> tuple[int, Segment, bool]:
-        """(number, segment, whether it is the segment's first prompt) of a prompt of the run."""
-        begin = 0
-        for number, segment in enumerate(self.state.schedule.segments):
-            if index < begin + segment.count:
-                return number, segment, index == begin
-            begin += segment.count
-        raise IndexError(index)
+    def _load(self, segment: Segment, drafter: LlamaDrafter) -> LoadedTarget:
+        """The segment's target. Where the run learns, with what its vocabulary has learned; a new one starts warm from
+        the last."""
+        state, options = self.state, self.state.options
+        target, ngrams = Path(state.targets[segment.target]), self.folder / "ngrams.sqlite"
+        loaded = LoadedTarget(target, drafter, options, ngrams, self._home.cache)
+        if options.learning:
+            from omnidraft.learning.training.stream import StreamLearner  # brings torch
 
-    def _path(self, segment: Segment) -> Path:
-        return Path(self.state.targets[segment.target])
+            self._learner = self._learner or StreamLearner(
+                self.folder, Path(state.drafter), LEARNING, options.seed, threads=options.threads
+            )
+            name, table = loaded.engine.target.model.name, table_file(self.folder, loaded.pair)
+            choice = self._learner.switched(loaded.pair.target.fingerprint, name, table)
+            loaded.pairing = Pairing(loaded.pair, loaded.template, name, choice)
+            loaded.serve(choice.adapter)
+        return loaded
 
-    def _load(self, segment: Segment) -> None:
-        """Take the segment's target in the place of the last one."""
-        if self._loaded is not None:
-            self._loaded.close()
-            self._loaded = None
-        options = self.state.options
-        if self._drafter is None:
-            self._drafter = LlamaDrafter.open(Path(self.state.drafter), ModelSettings(threads=options.threads))
-        ngrams = self.folder / "ngrams.sqlite"
-        self._loaded = LoadedTarget(self._path(segment), self._drafter, options, ngrams, self._home.cache)
-        if self._learner is not None:
-            self._serve(self._learner.switched(self.folder, self._loaded.engine, self._loaded.pair))
+    def _learn(self, loaded: LoadedTarget, prompt: Prompt, events: Sequence[AnswerEvent]) -> None:
+        """Hand an answer to the learner, and draft with what comes of it."""
+        if self._learner is None or loaded.pairing is None:
+            return
+        *_, finished = events
+        assert isinstance(finished, Finished)  # as every answer ends
+        request = AnswerRequest(
+            prompt.messages, SamplingSettings(temperature=self.state.options.temperature), source=prompt.id
+        )
+        tokens = [event for event in events if isinstance(event, Token)]
+        if (made := record_of(Answered(request, tokens, finished), loaded.pairing)) is not None:
+            self._learner.add(replace(made, task=prompt.task))
+        loaded.serve(self._learner.choice.adapter)
 
-    def _ready(self) -> LoadedTarget:
-        """The segment's target, which is loaded before its prompts are answered."""
-        assert self._loaded is not None
-        return self._loaded
-
-    def _serve(self, adapter: Path | None) -> None:
-        if adapter != self._adapter:
-            assert self._drafter is not None
-            self._drafter.set_adapter(str(adapter) if adapter else None)
-            self._adapter = adapter
-
-    def _point(self, number: int, segment: Segment, switch: bool) -> Point | None:
-        """Answer the next prompt, with the drafter and perhaps plainly; None if the run was stopped meanwhile."""
-        index, began = self.state.done, perf_counter()
-        prompt, served = self._prompts[index], self._adapter
+    def _point(self, loaded: LoadedTarget, number: int, segment: Segment, prompt: Prompt, switch: bool) -> Point | None:
+        """Answer a prompt, with the drafter and perhaps plainly; None if the run was stopped meanwhile."""
+        index, began, served = self.state.done, perf_counter(), loaded.adapter
         found: dict[str, list[AnswerEvent]] = {}
-        ways = ("drafting", "plain") if self.state.options.plain else ("drafting",)
+        ways = ("drafted", "plain") if self.state.options.plain else ("drafted",)
         for way in ways if index % 2 else ways[::-1]:  # in turns, so that neither is always the warmer one
-            found[way] = self._answer(prompt, way, index)
+            found[way] = self._answer(loaded, prompt, way, index)
             if self._stop.is_set():
                 return None
-        loaded = self._ready()
+        cached = {"entries": 0, "seeded": 0}
         if loaded.cache is not None:
             loaded.cache.commit()
-        if self._learner is not None:
-            tokens = [event for event in found["drafting"] if isinstance(event, Token)]
-            finished = found["drafting"][-1]
-            assert isinstance(finished, Finished)  # as every answer ends
-            self._serve(self._learner.answered(prompt, tokens, finished))
-        entries, seeded = loaded.ngrams
-        drafted, plain = record(found["drafting"]), record(found["plain"]) if "plain" in found else None
-        speed, plain_speed = _speed(drafted), _speed(plain) if plain else None
+            cached = loaded.cache.stats()
+        self._learn(loaded, prompt, found["drafted"])
+        drafted = record(found["drafted"])
+        speed, plain_speed = _speed(drafted), _speed(record(found["plain"])) if "plain" in found else None
         return Point(
             index, number, segment.target, prompt.task or segment.task, prompt.id,
             proposed=drafted.proposed,
@@ -254,29 +224,26 @@ class DriftRun:
             tokens_per_second=speed,
             plain_tokens_per_second=plain_speed,
             speedup=speed / plain_speed if plain_speed else None,
-            cache_entries=entries,
-            cache_learned=entries - seeded,
+            cache_entries=cached["entries"],
+            cache_learned=cached["entries"] - cached["seeded"],
             switch=switch,
             degenerate=drafted.degenerate,
             adapter="/".join(served.parts[-3:-1]) if served else None,
             seconds=perf_counter() - began,
         )  # fmt: skip
 
-    def _answer(self, prompt: Prompt, way: str, index: int) -> list[AnswerEvent]:
+    def _answer(self, loaded: LoadedTarget, prompt: Prompt, way: str, index: int) -> list[AnswerEvent]:
         """All events of one answer from cold caches; cut short if the run is stopped."""
-        options, loaded = self.state.options, self._ready()
-        engine, drafting = loaded.engine, way == "drafting"
-        settings: DraftSettings = draft_settings(options) if drafting else PLAIN
-        memory: Memory = loaded.drafting if drafting else loaded.plain
+        options, engine = self.state.options, loaded.engine
+        draft, engine.memory = loaded.ways[way]
         engine.forget()
-        engine.memory = memory
         sampling = SamplingSettings.unfiltered(
             temperature=options.temperature, seed=options.seed + index, max_tokens=options.max_tokens
         )
-        capture = self._learner.capture if self._learner is not None and drafting else 0
+        capture = CAPTURE if options.learning and way == "drafted" else 0
         events = []
         try:
-            for event in engine.answer(AnswerRequest(prompt.messages, sampling, settings, capture=capture)):
+            for event in engine.answer(AnswerRequest(prompt.messages, sampling, draft, capture=capture)):
                 events.append(event)
                 if self._stop.is_set():  # it may have come before the engine had begun
                     engine.cancel()
@@ -287,16 +254,6 @@ class DriftRun:
     def _keep(self, status: Status) -> None:
         self.state.status = status
         self._store.save(self.state)
-
-    def _release(self) -> None:
-        loaded, self._loaded = self._loaded, None
-        drafter, self._drafter, self._adapter = self._drafter, None, None
-        try:
-            if loaded is not None:
-                loaded.close()
-        finally:
-            if drafter is not None:
-                drafter.close()
 
 
 def _speed(trace: Trace) -> float:

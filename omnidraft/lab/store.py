@@ -3,7 +3,7 @@
     <runs>/<id>/run.json       plan and points so far
     <runs>/<id>/ngrams.sqlite  the run's own n-gram cache
 
-Holds ids of prompts, never their text or an answer's; a learner (learning.py) keeps replay and adapters beside it.
+Holds ids of prompts, never their text or an answer's; where the drafter learns, replay and adapters lie beside it.
 Knows nothing of models.
 """
 
@@ -51,13 +51,10 @@ class Options:
     threads: int = 0
 
     @property
-    def about_cache(self) -> str:
-        return CACHES[self.cache]
-
-    @property
-    def about_learning(self) -> str:
-        """How the drafter learns, in words."""
-        return "learning" if self.learning else "no learning"
+    def about(self) -> str:
+        """How a run answers its prompts, in a few words."""
+        length = "adaptive draft length" if self.draft_length is None else f"draft length {self.draft_length}"
+        return f"{CACHES[self.cache]}, {'learning' if self.learning else 'no learning'}, {length}"
 
     def __post_init__(self) -> None:
         if self.cache not in CACHES:
@@ -209,37 +206,6 @@ def _state(data: dict[str, Any], run: str) -> RunState:
         Options(**{name: value for name, value in data["options"].items() if name in Options.__slots__}),
         data["created"], data["status"], [Point(**point) for point in data["points"]],
     )  # fmt: skip
-
-
-# What a drift run tells while it goes on, and how long it may still take.
-
-
-@dataclass(frozen=True, slots=True)
-class Loading:
-    """Models are being loaded for a segment (counted from 0)."""
-
-    segment: int
-    target: str
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A prompt was answered. seconds_left is an estimate from the prompts so far."""
-
-    point: Point
-    done: int
-    total: int
-    seconds_left: float
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The run finished, was stopped, or failed."""
-
-    status: Status
-
-
-DriftEvent = Loading | Step | Ended
 
 
 def seconds_left(state: RunState) -> float:

@@ -17,10 +17,9 @@ import pytest
 from omnidraft.__main__ import main
 from omnidraft.errors import ModelError, SettingsError, StorageError
 from omnidraft.lab import runs as drift
-from omnidraft.lab import store
 from omnidraft.lab.export import picture, segment_rows
 from omnidraft.lab.schedule import BUNDLED, Schedule, Segment, choose_prompts, load_schedule
-from omnidraft.lab.store import Options, Point, RunStore
+from omnidraft.lab.store import Options, Point, RunStore, seconds_left
 from omnidraft.plot import THEMES
 from omnidraft.settings.config import LearningSettings
 from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
@@ -53,7 +52,7 @@ def schedule(*segments: tuple[str, str, int]) -> Schedule:
 
 
 def steps(run: drift.DriftRun) -> list[Point]:
-    return [event.point for event in run.events() if isinstance(event, store.Step)]
+    return [event for event in run.events() if isinstance(event, Point)]
 
 
 # Schedules
@@ -110,9 +109,12 @@ def test_a_bad_schedule_file_is_refused_in_a_sentence(tmp_path, text, complaint)
 
 def test_a_run_reports_every_prompt_marks_the_switches_and_finishes(begin):
     run = begin(schedule((A, "dialogue", 2), (B, "dialogue", 2), (A, "dialogue", 1)))
-    events = list(run.events())
-    assert [e.target for e in events if isinstance(e, store.Loading)] == [A, B, A]
-    points = [e.point for e in events if isinstance(e, store.Step)]
+    events, lefts = [], []
+    for event in run.events():
+        events.append(event)
+        lefts.append(seconds_left(run.state))
+    assert [e.target for e in events if isinstance(e, drift.Loading)] == [A, B, A]
+    points = [e for e in events if isinstance(e, Point)]
     assert [p.index for p in points] == [0, 1, 2, 3, 4]
     assert [p.switch for p in points] == [False, False, True, False, True]
     assert [p.target for p in points] == [A, A, B, B, A]
@@ -123,9 +125,8 @@ def test_a_run_reports_every_prompt_marks_the_switches_and_finishes(begin):
         assert p.tokens_per_pass == p.tokens / p.passes >= 1
         assert p.tokens_per_second > 0
         assert p.speedup is None
-    lefts = [e.seconds_left for e in events if isinstance(e, store.Step)]
-    assert lefts[-1] == 0 < lefts[0]
-    assert events[-1] == store.Ended("finished")
+    assert lefts[-1] == 0 < lefts[1]
+    assert run.state.status == "finished"
 
 
 def test_a_killed_run_keeps_what_it_had(home):
@@ -163,29 +164,19 @@ def test_speedup_is_measured_against_the_same_prompt_without_the_drafter(begin):
 
 
 @pytest.fixture
-def learner():
-    """Makes a run's learner, which trains a small adapter after every second answer."""
-    module = pytest.importorskip("omnidraft.lab.learning", exc_type=ImportError)
-    return lambda run: module.RunLearner(run.state, LearningSettings(rank=4, interval=2))
-
-
-LEARNING = replace(SHORT, learning=True)
-
-
-@pytest.fixture
 def ungated(monkeypatch):
-    """Every update is served, whatever it is worth."""
+    """A small adapter is trained after every second answer, and every update is served, whatever it is worth."""
+    monkeypatch.setattr(drift, "LEARNING", LearningSettings(rank=4, interval=2))
     stream = pytest.importorskip("omnidraft.learning.training.stream", exc_type=ImportError)
     made = stream.plan
     monkeypatch.setattr(stream, "plan", lambda *a, **more: replace(made(*a, **more), gated=False))
 
 
 @pytest.mark.slow
-def test_a_learner_serves_a_new_adapter_after_every_few_answers_and_keeps_one_per_vocabulary(begin, learner, ungated):
+def test_a_learner_serves_a_new_adapter_after_every_few_answers_and_keeps_one_per_vocabulary(begin, ungated):
     plan = schedule((A, "dialogue", 3), (B, "dialogue", 1), (A, "dialogue", 2))
-    run = begin(plan, LEARNING)
-    points = [e.point for e in run.events(learner(run)) if isinstance(e, store.Step)]
-    served = [point.adapter for point in points]
+    run = begin(plan, replace(SHORT, learning=True))
+    served = [point.adapter for point in steps(run)]
     assert served[:2] == [None, None]
     of_a, of_b = served[2], served[3]
     assert of_a.endswith("/v000001")
@@ -327,9 +318,7 @@ def test_ctrl_c_stops_a_run_that_keeps_what_it_has(home):
 
 @pytest.mark.slow
 def test_learning_raises_acceptance_within_a_segment(begin):
-    from omnidraft.lab.learning import RunLearner
-
     run = begin(schedule((A, "math", 40)), Options(threads=1, learning=True))
-    list(run.events(RunLearner(run.state)))
+    steps(run)
     (row,) = segment_rows(run.state)
     assert row.last > 2 * row.first

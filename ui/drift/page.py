@@ -17,7 +17,7 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.format import count, percent, rate
 from omnidraft.lab.export import WINDOW, SegmentRow, picture, plots, segment_rows, to_csv, to_json
-from omnidraft.lab.store import Options, RunState
+from omnidraft.lab.store import RunState, seconds_left
 from omnidraft.profiles.importing import taken
 from omnidraft.server.guard.auth import session_of_request
 from ui.common import notes
@@ -30,14 +30,14 @@ from ui.drift.form import OWN, Form
 LITTLE = 0.05  # accepted, of the drafts: a fall from less shows nothing
 
 
-def progress(state: RunState | None, doing: str, left: float, error: str) -> str:
+def progress(state: RunState | None, doing: str, error: str) -> str:
     """One line and a bar."""
     if state is None:
         return '<p class="od-none">Pick a schedule and start it; the plot grows with every prompt.</p>'
     words = [f"{state.schedule.name}: {state.done} of {state.total} prompts", state.status]
     if state.status in ("new", "running") and doing:
         words.append(doing)
-    elif state.status == "running" and left:
+    elif state.status == "running" and (left := seconds_left(state)):
         words.append(f"about {drift_race.duration(left)} left")
     bad = f'<p class="od-note od-bad">{escape(error)}</p>' if error else ""
     share = state.done / state.total
@@ -126,7 +126,7 @@ def runs(found: Sequence[RunState], current: str | None, beside: str | None = No
 
 def _run(state: RunState, here: bool, beside: bool) -> str:
     when = time.strftime("%d %b %H:%M", time.localtime(state.created))
-    about = f"{about_options(state.options)}, {state.done} of {state.total}, {state.status}"
+    about = f"{state.options.about}, {state.done} of {state.total}, {state.status}"
     acts = []
     if not here:
         acts += [("show", "Show"), ("compare", "Stop comparing" if beside else "Compare")]
@@ -138,12 +138,6 @@ def _run(state: RunState, here: bool, beside: bool) -> str:
         f'<div class="od-past"><div><b>{escape(state.schedule.name)}</b> {tag} <span>{when}; {about}</span></div>'
         f'<div class="od-card-buttons">{buttons}</div></div>'
     )
-
-
-def about_options(options: Options) -> str:
-    """How a run answers its prompts, in a few words."""
-    length = "adaptive length" if options.draft_length is None else f"draft length {options.draft_length}"
-    return f"{options.about_cache}, {options.about_learning}, {length}"
 
 
 EVERY = 2.0  # seconds between looks at a run
@@ -203,7 +197,7 @@ def _look(parts: Parts, session: Session, run: str | None, other: str | None = N
         parts.said: "",
         parts.shown: (run, other),
         parts.tick: gr.Timer(active=lab.running),
-        parts.progress: progress(state, lab.doing if living else "", lab.seconds_left, error),
+        parts.progress: progress(state, lab.doing if living else "", error),
         parts.plot: told(seen, beside) if seen else "",
         parts.table: table(seen) if seen else "",
         parts.links: exports(seen) if seen else "",
