@@ -20,7 +20,7 @@ from omnidraft.backends.gguf.requantize import requantized
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.errors import OmniDraftError
 from omnidraft.lab.prompts import Prompt
-from omnidraft.lab.race import LANES, Began, Lane, Paired, Said, Score, Taught, Training, race, score, teach
+from omnidraft.lab.race import LANES, Began, Lane, Paired, Said, Score, race, score, teach
 from omnidraft.processes.progress import CalledOff, Progress, watched
 from omnidraft.settings.config import AppSettings, DraftSettings, SamplingSettings, changed
 from omnidraft.storage import scratch
@@ -45,7 +45,6 @@ class RacePlan:
     lesson: Sequence[Prompt] = ()
     kept: bool = False
     copies: bool = False
-    topic: str = ""
     form: str = ""  # of the target's weights, made for the race; empty: as they are
     most_tokens: int = 160
 
@@ -85,16 +84,6 @@ class RaceView:
     doing: str = ""
     error: str = ""
     version: str = ""
-
-
-def progress(event: Taught | Training) -> tuple[float, str]:
-    """(share, words) of what a lesson is at."""
-    if isinstance(event, Taught):
-        return event.done / event.total, f"Answer {event.done} of {event.total} to learn from"
-    update = event.status.update
-    if update is None or not update.steps:
-        return 0.0, "The training begins"
-    return update.step / update.steps, f"Training: step {update.step} of {update.steps}"
 
 
 log = logging.getLogger("omnidraft.ui")
@@ -234,11 +223,10 @@ class RaceJob:
         sampling = replace(plan.sampling, seed=None)
         chat = f"race-{self.started:.0f}"
         assert self._assistant is not None
-        lesson = teach(self._assistant, plan.lesson, sampling, plan.draft, chat=chat, cancelled=self._cancelled.is_set)
-        for event in lesson:
-            if view.phase == "teaching" and not isinstance(event, Taught):
-                view.phase, view.since = "training", time.monotonic()
-            view.share, view.doing = progress(event)
+        lesson = teach(self._assistant, plan.lesson, sampling, plan.draft, chat, self._cancelled.is_set)
+        for phase, view.share, view.doing in lesson:
+            if view.phase != phase:
+                view.phase, view.since = phase, time.monotonic()
         self._go_on_or_stop()
 
     def _load(self) -> None:

@@ -16,6 +16,7 @@ from omnidraft.plot import picture as picture_of
 
 WINDOW = 8  # prompts a moving average covers: two turns of the four tasks
 RECOVERED = 0.95
+Pooled = Callable[[Sequence[Point]], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +50,11 @@ class SegmentRow:
 
 def segment_rows(state: RunState) -> list[SegmentRow]:
     """A row for every segment that was begun."""
-    rows = []
-    averages = moving_average(state.points, pooled_acceptance)
-    for number, segment in enumerate(state.schedule.segments):
-        points = [p for p in state.points if p.segment == number]
-        if points:
-            earlier = [p for p in state.points if p.segment < number]
-            before = pooled_acceptance(earlier[-WINDOW:])
-            mine = [averages[p.index] for p in points]
-            rows.append(_row(number, segment.task, points, before, _recovery(mine, before)))
-    return rows
+    segments = enumerate(state.schedule.segments)
+    return [_row(state, number, one.task) for number, one in segments if any(p.segment == number for p in state.points)]
 
 
-def moving_average(points: Sequence[Point], of: Callable[[Sequence[Point]], float | None]) -> list[float | None]:
+def moving_average(points: Sequence[Point], of: Pooled) -> list[float | None]:
     """What `of` says of the last WINDOW prompts at each point; windows never reach across a switch."""
     found, begin = [], 0
     for i, point in enumerate(points):
@@ -110,7 +103,9 @@ def to_json(state: RunState) -> dict[str, Any]:
     return {**state.as_dict(), "segments": [asdict(row) for row in segment_rows(state)]}
 
 
-def _row(number: int, task: str, points: Sequence[Point], before: float | None, recovery: int | None) -> SegmentRow:
+def _row(state: RunState, number: int, task: str) -> SegmentRow:
+    points = [p for p in state.points if p.segment == number]
+    before = pooled_acceptance([p for p in state.points if p.segment < number][-WINDOW:])
     tokens = sum(p.tokens for p in points)
     decode = sum(p.tokens / p.tokens_per_second for p in points if p.tokens_per_second)
     return SegmentRow(
@@ -119,7 +114,7 @@ def _row(number: int, task: str, points: Sequence[Point], before: float | None, 
         before=before,
         first=pooled_acceptance(points[:WINDOW]),
         last=pooled_acceptance(points[-WINDOW:]),
-        recovery=recovery,
+        recovery=_recovery(moving_average(points, pooled_acceptance), before),
         tokens_per_pass=pooled_passes(points),
         tokens_per_second=tokens / decode if decode else None,
         speedup=pooled_speedup(points),
@@ -141,32 +136,20 @@ def _recovery(averages: Sequence[float | None], before: float | None) -> int | N
     return None
 
 
-# A drift run as plots: acceptance per prompt, and speed below it, with a mark at every switch.
+# A drift run as plots: acceptance per prompt, and speed below it, with a mark at every switch. A measure is a title,
+# what it says of some prompts, pooled, and a value in words.
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """What a plot shows: of one prompt, pooled over several, and a value in words."""
-
-    title: str
-    each: Callable[[Point], float | None]
-    pooled: Callable[[Sequence[Point]], float | None]
-    word: Callable[[float], str]
-
-
-_ACCEPTANCE = Measure(
-    "Acceptance per prompt: accepted of what was proposed", lambda p: p.acceptance, pooled_acceptance, share
-)
-_SPEED = Measure("Speedup over plain decoding, per prompt", lambda p: p.speedup, pooled_speedup, "{:.1f}×".format)
-_PASSES = Measure(
-    "Tokens per pass of the model, per prompt", lambda p: p.tokens_per_pass, pooled_passes, "{:.1f}".format
-)
+Measure = tuple[str, Pooled, Callable[[float], str]]
+_ACCEPTANCE: Measure = ("Acceptance per prompt: accepted of what was proposed", pooled_acceptance, share)
+_SPEED: Measure = ("Speedup over plain decoding, per prompt", pooled_speedup, "{:.1f}×".format)
+_PASSES: Measure = ("Tokens per pass of the model, per prompt", pooled_passes, "{:.1f}".format)
 
 
 def plots(state: RunState, beside: RunState | None = None) -> list[Plot]:
     """Acceptance, and speedup if it was measured, else tokens per pass. beside: a run to compare with."""
     second = _SPEED if any(p.speedup for p in state.points) else _PASSES
-    drawn = (_plot(measure, state, beside) for measure in (_ACCEPTANCE, second))
+    drawn = (_plot(*measure, state, beside) for measure in (_ACCEPTANCE, second))
     return [plot for plot in drawn if plot is not None]
 
 
@@ -176,21 +159,22 @@ def picture(state: RunState, theme: str = "light") -> str:
     return picture_of(f"Drift {state.schedule.name}: {state.options.about}{unfinished}", plots(state), theme)
 
 
-def _plot(measure: Measure, state: RunState, beside: RunState | None) -> Plot | None:
-    dots = [(float(p.index), v) for p in state.points if (v := measure.each(p)) is not None]
+def _plot(
+    title: str, pooled: Pooled, word: Callable[[float], str], state: RunState, beside: RunState | None
+) -> Plot | None:
+    dots = [(float(p.index), v) for p in state.points if (v := pooled([p])) is not None]
     if not dots:
         return None
     total = max(state.total, beside.total if beside else 0)
-    lines = _pieces(state.points, moving_average(state.points, measure.pooled))
-    other = _pieces(beside.points, moving_average(beside.points, measure.pooled)) if beside else []
+    lines, other = _lines(state.points, pooled), _lines(beside.points, pooled) if beside else []
     highest = max(v for part in ([dots], lines, other) for points in part for _, v in points)
-    frame = Frame((-0.5, total - 0.5), (0.0, ceiling(highest)), measure.word)
+    frame = Frame((-0.5, total - 0.5), (0.0, ceiling(highest)), word)
     series = [Series(dots, "dots", name="one prompt")]
     series += [Series(part, colour="od-c2", name="compared with" if not i else "") for i, part in enumerate(other)]
     series += [Series(part, name=f"mean of the last {WINDOW}" if not i else "") for i, part in enumerate(lines)]
     step = max(1, total // 8)
     ticks = [(float(i), str(i + 1)) for i in range(step - 1, total, step)] if total > 1 else []
-    return Plot(measure.title, frame, series, _marks(state), ticks, f"{measure.title}; the table below has the numbers")
+    return Plot(title, frame, series, _marks(state), ticks, f"{title}; the table below has the numbers")
 
 
 def _marks(state: RunState) -> list[Mark]:
@@ -202,10 +186,10 @@ def _marks(state: RunState) -> list[Mark]:
     return marks
 
 
-def _pieces(points: Sequence[Point], values: Sequence[float | None]) -> list[list[tuple[int, float]]]:
-    """The line in pieces: it does not reach across a switch."""
+def _lines(points: Sequence[Point], pooled: Pooled) -> list[list[tuple[int, float]]]:
+    """The moving average as lines that do not reach across a switch."""
     parts: list[list[tuple[int, float]]] = [[]]
-    for point, value in zip(points, values, strict=True):
+    for point, value in zip(points, moving_average(points, pooled), strict=True):
         if point.switch:
             parts.append([])
         if value is not None:

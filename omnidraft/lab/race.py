@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple
 
-from omnidraft.decoding.events import Event, Token
+from omnidraft.decoding.events import Event
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.statistics import interval
@@ -27,27 +27,11 @@ GRACE = 12.0  # seconds without a training process before a wait for one is give
 PATIENCE = 900.0  # seconds an update may take
 
 
-class Answering(Protocol):
-    """What a race needs of an assistant."""
-
-    @property
-    def engine(self) -> Any: ...
-
-    @property
-    def learner(self) -> Any: ...
-
-    @property
-    def capture(self) -> int: ...
-
-    def answer(self, request: AnswerRequest, *, wait: bool = True) -> Iterator[Event]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Began:
     """A lane begins with a prompt, counted from 0."""
 
     number: int
-    total: int
     lane: Lane
     prompt: Prompt
 
@@ -62,20 +46,14 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Both answers to a prompt.
+    """Both answers to a prompt. same: the same tokens from first to last."""
 
-    same: the same tokens from first to last. speedup: time a token took plainly over the time it took drafted, up to
-    where a loop begins.
-    """
-
-    number: int
     plain: Trace
     drafted: Trace
-    same: bool
 
     @property
-    def speedup(self) -> float:
-        return per_token(self.plain) / per_token(self.drafted)
+    def same(self) -> bool:
+        return self.plain.ids == self.drafted.ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +66,11 @@ class Score:
     """
 
     answers: int
-    tokens: int
     plain_speed: float
     drafted_speed: float
     speedup: float
     interval: tuple[float, float] | None
     acceptance: float | None
-    tokens_per_pass: float
     copied: int
     same: int
 
@@ -103,7 +79,7 @@ RaceEvent = Began | Said | Paired
 
 
 def race(
-    assistant: Answering, prompts: Sequence[Prompt], sampling: SamplingSettings, draft: DraftSettings,
+    assistant: Any, prompts: Sequence[Prompt], sampling: SamplingSettings, draft: DraftSettings,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Iterator[RaceEvent]:  # fmt: skip
     """Answer every prompt in both lanes. Ends early once `cancelled`; a prompt interrupted so makes no pair."""
@@ -111,7 +87,7 @@ def race(
     for number, prompt in enumerate(prompts):
         found: dict[str, list[Event]] = {}
         for lane in LANES if number % 2 == 0 else LANES[::-1]:
-            yield Began(number, len(prompts), lane, prompt)
+            yield Began(number, lane, prompt)
             found[lane] = events = []
             assistant.engine.forget()
             seeded = replace(sampling, seed=number if sampling.seed is None else sampling.seed + number)
@@ -120,14 +96,7 @@ def race(
                 yield Said(lane, event)
             if cancelled():
                 return
-        yield paired(number, found["plain"], found["drafted"])
-
-
-def paired(number: int, plain: Sequence[Event], drafted: Sequence[Event]) -> Paired:
-    """Both answers' events put side by side."""
-    tokens = [[event for event in events if isinstance(event, Token)] for events in (plain, drafted)]
-    same = [t.id for t in tokens[0]] == [t.id for t in tokens[1]]
-    return Paired(number, record(plain), record(drafted), same)
+        yield Paired(record(found["plain"]), record(found["drafted"]))
 
 
 def score(pairs: Sequence[Paired]) -> Score | None:
@@ -135,15 +104,13 @@ def score(pairs: Sequence[Paired]) -> Score | None:
     if not pairs:
         return None
     plain, drafted = [p.plain for p in pairs], [p.drafted for p in pairs]
-    tokens = sum(trace.tokens for trace in drafted)
     return Score(
-        len(pairs), tokens,
+        len(pairs),
         plain_speed=1 / per_token(*plain),
         drafted_speed=1 / per_token(*drafted),
         speedup=per_token(*plain) / per_token(*drafted),
         interval=interval([(t.decode, t.tokens) for t in plain], [(t.decode, t.tokens) for t in drafted]),
         acceptance=drafter_acceptance(drafted),
-        tokens_per_pass=tokens / max(sum(len(trace.rounds) for trace in drafted), 1),
         copied=sum(r.accepted for trace in drafted for r in trace.rounds if r.copied),
         same=sum(p.same for p in pairs),
     )  # fmt: skip
@@ -161,25 +128,18 @@ def drafter_acceptance(traces: Sequence[Trace]) -> float | None:
     return sum(r.accepted for r in rounds) / proposed if proposed else None
 
 
-@dataclass(frozen=True, slots=True)
-class Taught:
-    """A prompt was answered for the learner, the `done`th of `total`."""
+class Lesson(NamedTuple):
+    """How far a lesson is: teaching, then training; share: of that."""
 
-    done: int
-    total: int
-
-
-@dataclass(frozen=True, slots=True)
-class Training:
-    """The learner is at work."""
-
-    status: Status
+    phase: str
+    share: float
+    doing: str
 
 
 def teach(
-    assistant: Answering, prompts: Sequence[Prompt], sampling: SamplingSettings, draft: DraftSettings,
-    *, chat: str = "race", cancelled: Callable[[], bool] = lambda: False,
-) -> Iterator[Taught | Training]:  # fmt: skip
+    assistant: Any, prompts: Sequence[Prompt], sampling: SamplingSettings, draft: DraftSettings, chat: str,
+    cancelled: Callable[[], bool],
+) -> Iterator[Lesson]:  # fmt: skip
     """Answer the prompts, then let the learner train on all of them at once, until it serves what it made. Each prompt
     is a conversation named after `chat`."""
     for number, prompt in enumerate(prompts):
@@ -190,18 +150,24 @@ def teach(
             pass
         if cancelled():
             return
-        yield Taught(number + 1, len(prompts))
+        done, total = number + 1, len(prompts)
+        yield Lesson("teaching", done / total, f"Answer {done} of {total} to learn from")
     for status in trained(assistant.learner, cancelled):
-        yield Training(status)
+        update = status.update
+        if update is None or not update.steps:
+            yield Lesson("training", 0.0, "The training begins")
+        else:
+            share, doing = update.step / update.steps, f"Training: step {update.step} of {update.steps}"
+            yield Lesson("training", share, doing)
 
 
-def trained(learner: Any, cancelled: Callable[[], bool] = lambda: False, force: bool = True) -> Iterator[Status]:
-    """How learning stands, until the update that is due, or was asked for by `force`, is over and served.
+def trained(learner: Any, cancelled: Callable[[], bool]) -> Iterator[Status]:
+    """How learning stands, until an update, which is asked for, is over and served.
 
     Ends too if none begins, for there may be too little to learn from.
     """
     before, begun, now = _number(learner.status()), time.monotonic(), time.monotonic()
-    quiet, asked = now, not force
+    quiet, asked = now, False
     while not cancelled() and now - begun < PATIENCE:
         status, now = learner.status(), time.monotonic()
         if not asked and now - begun > 0.3:  # the last answer may still be on its way

@@ -67,14 +67,15 @@ class Schedule:
     ) -> Schedule:
         """The same schedule with another number, or another source, of prompts in every segment, or other targets in
         the order they appear; SettingsError if that takes another number of them."""
-        asked = (("count", count), ("prompts", prompts))
-        given: dict[str, Any] = {name: value for name, value in asked if value is not None}
-        if targets is not None and len(targets) != len(self.targets):
+        targets = self.targets if targets is None else targets
+        if len(targets) != len(self.targets):
             raise SettingsError(f"The schedule {self.name} has {len(self.targets)} targets, not {len(targets)}.")
-        other = dict(zip(self.targets, targets or self.targets, strict=True))
-        return replace(
-            self, segments=tuple(replace(segment, target=other[segment.target], **given) for segment in self.segments)
+        other = dict(zip(self.targets, targets, strict=True))
+        changed = (
+            Segment(other[s.target], s.prompts if prompts is None else prompts, s.count if count is None else count)
+            for s in self.segments
         )
+        return replace(self, segments=tuple(changed))
 
     def as_dict(self) -> dict[str, Any]:
         return {"name": self.name, "segments": [asdict(segment) for segment in self.segments]}

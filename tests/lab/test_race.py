@@ -7,7 +7,8 @@ import pytest
 from omnidraft.app.assistant import Assistant
 from omnidraft.decoding.events import Finished, Round, Statistics, Token
 from omnidraft.lab.prompts import topic_prompts
-from omnidraft.lab.race import Began, Paired, Said, paired, race, score
+from omnidraft.lab.race import Began, Paired, Said, race, score
+from omnidraft.lab.trace import Trace, record
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
 
@@ -47,16 +48,16 @@ def test_a_cancelled_race_ends_without_a_pair_for_the_prompt_it_was_at(assistant
     assert not any(isinstance(e, Paired) for e in seen)
 
 
-def answer(ids: list[int], seconds: float, copied: int = 0) -> list:
+def answer(ids: list[int], seconds: float, copied: int = 0) -> Trace:
     tokens = [Token(i, b"", "", "target", at) for at, i in enumerate(ids)]
     done = Round(0, 4, 4, 2, len(ids), 0.0, 0.0, seconds, 0.0, copied)
-    return [*tokens, done, Finished("stop", Statistics())]
+    return record([*tokens, done, Finished("stop", Statistics())])
 
 
 def test_acceptance_is_the_drafters_alone_and_copied_tokens_are_counted_apart():
     pairs = [
-        paired(0, answer([1, 2, 3], 3.0), answer([1, 2, 3], 1.0)),
-        paired(1, answer([1, 2, 3], 3.0), answer([1, 2, 3], 1.0, copied=4)),
+        Paired(answer([1, 2, 3], 3.0), answer([1, 2, 3], 1.0)),
+        Paired(answer([1, 2, 3], 3.0), answer([1, 2, 3], 1.0, copied=4)),
     ]
     found = score(pairs)
     assert found.acceptance == 0.5
@@ -69,7 +70,7 @@ def test_acceptance_is_the_drafters_alone_and_copied_tokens_are_counted_apart():
 
 def test_the_interval_of_a_speedup_is_that_of_its_prompts():
     def pairs(*speedups: float) -> list[Paired]:
-        return [paired(n, answer([1, 2], s), answer([1, 2], 1.0)) for n, s in enumerate(speedups)]
+        return [Paired(answer([1, 2], s), answer([1, 2], 1.0)) for s in speedups]
 
     assert score(pairs(2.0, 2.0, 2.0)).interval == pytest.approx((2.0, 2.0))
     low, high = score(pairs(1.0, 1.5, 2.0, 2.5, 3.0)).interval

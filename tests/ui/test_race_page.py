@@ -77,7 +77,7 @@ def a_race(view_phase: str = "taught", **scores: Score | None) -> RaceJob:
 
 def a_score(speedup: float, acceptance: float | None = 0.5, same: int = 6) -> Score:
     around = (speedup - 0.1, speedup + 0.1)
-    return Score(6, 300, 100.0, 100.0 * speedup, speedup, around, acceptance, 1.5, 0, same)
+    return Score(6, 100.0, 100.0 * speedup, speedup, around, acceptance, 0, same)
 
 
 def test_the_verdict_stands_first_and_tells_when_the_machine_was_another_one():

@@ -22,7 +22,6 @@ from omnidraft.lab.store import Options
 from ui.common.frame import SMALL
 
 OWN = "my own"
-REAL, REAL_TASK = "real", "real-task"
 NAMES = {
     "step": "Quick, with toys: another task, math, then code",
     "a-a2-a": "Quick, with toys: another model of the family, a, a2, a",
@@ -90,40 +89,36 @@ def choices(session: Session, form: Form) -> dict:
     """The schedules, models and prompt sources to choose from: real models first."""
     models = [m.name for m in models_list.real_first(models_list.targets(session.assistant))]
     chosen = models[0] if models else None
-    real = [(_about(schedule), name) for name, schedule in real_schedules(session).items()]
-    names = [*real, *((text, name) for name, text in NAMES.items()), ("My own schedule", OWN)]
+    known = schedules(session)
+    names = [(text, name) for name, (text, _) in known.items()] + [("My own schedule", OWN)]
     return {
         form.model: gr.Dropdown(choices=list(dict.fromkeys(models)), value=chosen),
         form.source: sources(session),
         form.schedule: gr.Dropdown(choices=names, value=names[0][1]),
-        form.count: str(_FEW) if real else gr.skip(),
+        form.count: str(_FEW) if len(known) > len(NAMES) else gr.skip(),
     }
 
 
-def real_schedules(session: Session) -> dict[str, Schedule]:
-    """A switch between two models that somebody brought, and another task for one: the model in use, and the smallest
-    other one. By the names of their files, as those of two formats are alike."""
+def schedules(session: Session) -> dict[str, tuple[str, Schedule]]:
+    """What is offered, by name, with what it changes in words: first a switch between two models that somebody brought
+    and another task for one, the model in use, and the smallest other one; by the names of their files, as those of two
+    formats are alike."""
+    toys = {name: (text, BUNDLED[name]) for name, text in NAMES.items()}
     models = [m for m in models_list.targets(session.assistant) if m.chat_template and not is_toy(m)]
     using = session.target_or_none()
     models.sort(key=lambda m: (using is None or m.path.resolve() != using.resolve(), m.file_size))
     if not models:
-        return {}
+        return toys
     first = models[0]
     one = first.path.stem
-    tasks = Schedule(REAL_TASK, (Segment(one, "math", _FEW), Segment(one, "code", _FEW)))
+    tasks = Schedule("real-task", (Segment(one, "math", _FEW), Segment(one, "code", _FEW)))
+    known = {tasks.name: (f"Another task, math, then code: {one}", tasks), **toys}
     others = [m.path.stem for m in models if m.vocabulary_size != first.vocabulary_size]
     others += [m.path.stem for m in models if m.name != first.name]
     if not others:
-        return {REAL_TASK: tasks}
-    switch = Schedule(REAL, tuple(Segment(name, MIXED, _FEW) for name in (one, others[0], one)))
-    return {REAL: switch, REAL_TASK: tasks}
-
-
-def _about(schedule: Schedule) -> str:
-    """What a schedule of real models changes."""
-    if schedule.name == REAL:
-        return f"Another model: {', '.join(segment.target for segment in schedule.segments)}"
-    return f"Another task, math, then code: {schedule.targets[0]}"
+        return known
+    switch = Schedule("real", tuple(Segment(name, MIXED, _FEW) for name in (one, others[0], one)))
+    return {switch.name: (f"Another model: {one}, {others[0]}, {one}", switch), **known}
 
 
 def sources(session: Session, chosen: str = TASKS[0]) -> gr.Dropdown:
@@ -133,13 +128,11 @@ def sources(session: Session, chosen: str = TASKS[0]) -> gr.Dropdown:
 
 def plan_of(session: Session, name: str, count: str, parts: str, *, any_file: bool) -> Schedule:
     """The schedule a form describes; SettingsError says what is wrong. any_file: any path may be named."""
-    if name in (REAL, REAL_TASK):
-        known = real_schedules(session).get(name)
+    if name != OWN:
+        known = schedules(session).get(name)
         if known is None:
             raise SettingsError("These models are not there any more; reload the page.")
-        return known.changed(count=whole(count, "Prompts per part"))
-    if name != OWN:
-        return BUNDLED[name].changed(count=whole(count, "Prompts per part"))
+        return known[1].changed(count=whole(count, "Prompts per part"))
     segments = []
     for number, line in enumerate((line for line in (parts or "").splitlines() if line.strip()), 1):
         fields = [field.strip() for field in line.split(",")]
@@ -206,13 +199,14 @@ _FLOATS = {"F32": 4, "F16": 2}  # bytes a number
 _ROOM = 1.3  # times its weights, for context and buffers
 
 
-def layout() -> tuple[gr.HTML, gr.Checkbox]:
-    return gr.HTML(elem_id="od-race-price"), gr.Checkbox(visible=False, elem_id="od-race-float", label="")
+def listed(session: Session, model: str | None) -> ModelInfo | None:
+    """The model at this path, if it is one that can be chosen."""
+    return next((one for one in models_list.targets(session.assistant) if str(one.path) == model), None)
 
 
 def price(session: Session, model: str | None) -> tuple[str, gr.Checkbox]:
     """(a sentence, the offer) for the model at this path; nothing where guesses may pay, or nobody measured it."""
-    found = next((one for one in models_list.targets(session.assistant) if str(one.path) == model), None)
+    found = listed(session, model)
     cost = cost_of(session, found.path) if found is not None else None
     if found is None or cost is None or gain(cost, 0.0, _RIGHT) > 1:
         return "", gr.Checkbox(visible=False, value=False)
@@ -234,9 +228,3 @@ def float_form(model: ModelInfo) -> str:
         return ""
     free = available_bytes()
     return next((form for form, each in _FLOATS.items() if free is None or _ROOM * each * model.parameters < free), "")
-
-
-def form_of(session: Session, path: Path, wanted: bool) -> str:
-    """The form to race of a listed model; empty: as it is."""
-    found = next((one for one in models_list.targets(session.assistant) if one.path == path), None)
-    return float_form(found) if wanted and found is not None else ""

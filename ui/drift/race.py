@@ -233,7 +233,8 @@ class Parts:
                     [(words, name) for name, words in TOPICS.items()] + [("my own prompts", OWN)],
                     value=DEFAULT_TOPIC, label="Topic", filterable=False, elem_id="od-race-topic",
                 )  # fmt: skip
-            self.price, self.float_form = drift_price.layout()
+            self.price = gr.HTML(elem_id="od-race-price")
+            self.float_form = gr.Checkbox(visible=False, elem_id="od-race-float", label="")
             self.own = gr.Textbox(
                 label="My prompts, one a line", lines=4, visible=False, elem_id="od-race-own", elem_classes="od-field",
                 info=f"The first {RACED} are raced, the others taught with; {FEWEST} or more make a lesson.",
@@ -258,10 +259,10 @@ def plan_of(
     """What the form describes; SettingsError or ModelError says what is missing."""
     if not model:
         raise ModelError("There is no model to race; get one on the Models page.")
-    found = [m.path for m in models_list.targets(session.assistant) if str(m.path) == model]
-    if not found:
+    found = drift_price.listed(session, model)
+    if found is None:
         raise ModelError("This model is not there any more; reload the page.")
-    drafter = session.drafter_path(found[0])
+    drafter = session.drafter_path(found.path)
     if drafter is None:
         raise ModelError("There is no drafter; choose one on the Models page.")
     settings = replace(session.settings, model=session.model_settings)
@@ -269,8 +270,8 @@ def plan_of(
         raced, lesson = parted(own_prompts(own or ""))
     else:
         raced, lesson = topic_prompts(topic, RACED), lesson_prompts(topic, LESSON)
-    form = drift_price.form_of(session, found[0], floats)
-    return RacePlan(found[0], drafter, settings, raced, lesson, kept=kept, copies=copies, topic=topic, form=form)
+    form = drift_price.float_form(found) if floats else ""
+    return RacePlan(found.path, drafter, settings, raced, lesson, kept=kept, copies=copies, form=form)
 
 
 def parted(prompts: list[Prompt]) -> tuple[list[Prompt], list[Prompt]]:
