@@ -80,7 +80,7 @@ def test_an_answer_to_a_prompt_that_nearly_fills_the_context_ends_with_it(narrow
     ids = narrow.engine.target.model.vocabulary.encode("One two three four five six seven eight nine ten. " * 9)[:56]
     prompt = RawText.of_ids(ids, narrow.engine.target.model.vocabulary)
     found = []
-    for draft in (replace(EIGHT, length=length), DraftSettings(max_length=length), PLAIN):
+    for draft in (replace(EIGHT, length=length), DraftSettings(), PLAIN):
         events = list(narrow.answer(AnswerRequest(prompt, replace(GREEDY, max_tokens=100), draft)))
         assert isinstance(events[-1], Finished)
         assert events[-1].reason == "context"

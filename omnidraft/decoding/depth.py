@@ -35,6 +35,8 @@ CHANGED = 1.2
 MEMORY = 0.995
 # Tokens that a first draft, or a copy, must promise before it is begun: below, estimates are mistaken as often as not.
 PROMISE = 0.1
+# Pieces of the longest draft: more are hardly ever accepted.
+LONGEST = 16
 # Pieces drafted at most until the first proposal is complete: longer tokens are rare.
 PROBE_PIECES = 3
 # Of a draft step: one more id where the drafter reads what it missed in one pass (measured: 0.05 to 0.2).
@@ -481,8 +483,11 @@ class AdaptiveDepth:
         self.stats.offset = 0.8 * self._drafted.offset
 
 
-def make_policy(settings: DraftSettings, stats: PairStats | None, translator: Translator | None) -> LengthPolicy:
-    """`stats` are needed for every mode but "fixed"; without a translator only lookups can be proposed."""
+def make_policy(
+    settings: DraftSettings, stats: PairStats | None, translator: Translator | None, most: int = LONGEST
+) -> LengthPolicy:
+    """`stats` are needed for every mode but "fixed"; without a translator only lookups can be proposed. most: pieces of
+    the longest draft that the target can read in one pass."""
     if settings.mode == "fixed" or stats is None:
         return FixedLength(settings.length)
-    return AdaptiveDepth(stats, None if settings.mode == "lookup" else translator, settings.max_length)
+    return AdaptiveDepth(stats, None if settings.mode == "lookup" else translator, min(LONGEST, most))

@@ -212,8 +212,7 @@ def plan(
     version = choice.version
     job = Job(
         update, str(choice.drafter), model_fingerprint(choice.drafter), str(replay), str(table),
-        str(choice.learned_in.folder), loss=settings.loss, rank=settings.rank, learning_rate=settings.learning_rate,
-        rehearsal=settings.rehearsal, cpu_percent=settings.cpu_percent,
+        str(choice.learned_in.folder), loss=settings.loss, cpu_percent=settings.cpu_percent,
         start=str(version.weights) if version is not None else None,
     )  # fmt: skip
     if update.kind == "merge":

@@ -165,7 +165,6 @@ class DraftSettings:
         expert=True,
     )
     length: int = integer(4, 1, 64, "Drafter tokens per round in fixed mode.", expert=True)
-    max_length: int = integer(16, 1, 64, "Most drafter tokens per round in adaptive mode.", expert=True)
     verification: str = choice(
         "coupled",
         ("coupled", "rejection"),
@@ -265,15 +264,6 @@ class LearningSettings:
         "projected",
         ("projected", "hybrid", "dm", "ngram"),
         "What training minimises; projected is ours, the others are the paper's.",
-        expert=True,
-    )
-    rank: int = integer(32, 1, 256, "Rank of the LoRA adapter: higher learns more and drafts slower.", expert=True)
-    learning_rate: float = number(2e-3, 1e-7, 1.0, "Step size of the training.", expert=True)
-    rehearsal: float = number(
-        1.0,
-        0.0,
-        100.0,
-        "How firmly training keeps what the drafter knew before; 0: not at all.",
         expert=True,
     )
     interval: int = integer(16, 1, 10_000, "Train after this many new answers.", expert=True)

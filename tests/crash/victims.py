@@ -90,7 +90,7 @@ class Page:
     def change(self) -> None:
         name, value = self.random.choice(
             [("sampling.top_k", self.random.randint(1, 99)), ("draft.length", self.random.randint(1, 8)),
-             ("learning.rank", self.random.randint(1, 64))]
+             ("learning.interval", self.random.randint(1, 64))]
         )  # fmt: skip
         say(setting=name, to=value)
         self.session.change(name, value)

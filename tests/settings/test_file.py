@@ -71,7 +71,7 @@ def test_a_file_of_an_earlier_version_loads_with_warnings(path):
 def test_any_layout_of_valid_toml_survives_a_save(path, layout):
     path.write_text(layout, encoding="utf-8", newline="")
     loaded, _ = load_settings(path)
-    wanted = changed(loaded, **{"sampling.top_k": 9, "learning.rank": 8, "target": 'a "b"\n.gguf'})
+    wanted = changed(loaded, **{"sampling.top_k": 9, "learning.interval": 8, "target": 'a "b"\n.gguf'})
     save_settings(path, wanted)
     assert load_settings(path)[0] == wanted
 

@@ -48,7 +48,6 @@ TITLES = {
     "stop": "Stop texts",
     "mode": "Draft length",
     "length": "Fixed length",
-    "max_length": "Longest draft",
     "lookup": "Copy from the text",
     "cpu_percent": "Processor share",
     "interval": "Train every (answers)",
