@@ -33,7 +33,6 @@ BENCHMARKS: dict[str, type[runner.Plan]] = {
     "peers": runner.Peers,
     "real": runner.Real,
 }
-_NUMBERS = {"integer": int, "number": float}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,25 +62,27 @@ def _kind(kinds: Any, name: str, help: str) -> argparse.ArgumentParser:
 
 
 def _add_field(sub: argparse.ArgumentParser, name: str, rule: Rule, default: Any) -> None:
-    flag, known = f"--{name.replace('_', '-')}", {"dest": name, "default": default}
     shown = ",".join(default) if rule.kind == "texts" else default
     help = rule.help if shown in (None, "") else f"{rule.help} (default: {shown})"
-    sub.add_argument(flag, nargs="+" if rule.kind == "texts" else None, help=help.replace("%", "%%"), **known)
+    kind, several = _whole if rule.kind == "integer" else str, "+" if rule.kind == "texts" else None
+    sub.add_argument(f"--{name.replace('_', '-')}", type=kind, nargs=several, default=default, help=help)
+
+
+def _whole(text: str) -> int | str:
+    """What is no number is left to the plan to refuse."""
+    with suppress(ValueError):
+        return int(text)
+    return text
 
 
 def plan_of(args: argparse.Namespace) -> runner.Plan:
     """The plan that the arguments say; SettingsError for what it does not accept."""
     plan = BENCHMARKS[args.kind]
-    return plan(**{field.name: _read(field.metadata["rule"], getattr(args, field.name)) for field in fields(plan)})
-
-
-def _read(rule: Rule, value: Any) -> Any:
-    """As the plan has it. What is no number is left to the plan to refuse."""
-    if rule.kind == "texts" and isinstance(value, list):
-        return tuple(part.strip() for one in value for part in one.split(","))
-    with suppress(ValueError):
-        return _NUMBERS[rule.kind](value) if rule.kind in _NUMBERS and isinstance(value, str) else value
-    return value
+    values = {field.name: getattr(args, field.name) for field in fields(plan)}
+    for name, value in values.items():
+        if isinstance(value, list):  # texts, with blanks or commas between them
+            values[name] = tuple(part.strip() for one in value for part in one.split(","))
+    return plan(**values)
 
 
 def _run(args: argparse.Namespace) -> int:

@@ -12,7 +12,7 @@ import importlib
 import re
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from omnidraft.backends.prompting.formats.chat_format import collect
 from omnidraft.backends.prompting.prompt import with_pictures
 from omnidraft.backends.prompting.templates import EFFORTS
 from omnidraft.cli.interrupt import Interrupts
-from omnidraft.cli.report import draft_length, print_json, printed, report, summary
+from omnidraft.cli.report import add_setting, draft_length, given, print_json, printed, report, summary
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import OmniDraftError, SettingsError
@@ -68,8 +68,7 @@ def converse(
             importlib.import_module("readline")
     failed = False
     messages, chat, last = list(system), new_chat(), None
-    name = assistant.target.name if assistant.target is not None else ""
-    print(f"{name}. {_HELP}", file=sys.stderr)
+    print(f"{_named(assistant)}. {_HELP}", file=sys.stderr)
     for line in _lines("> " if at_terminal else ""):
         if (command := _COMMAND.fullmatch(line)) is not None:
             word, value = command[1].lower(), (command[2] or "").strip()
@@ -82,7 +81,7 @@ def converse(
             continue
         asked = [*messages, {"role": "user", **with_pictures(line, pictures)}]
         try:
-            said, last = _answer(assistant, asked, sampling, draft, chat)
+            said, _, last = _answer(assistant, asked, sampling, draft, chat, Interrupts(assistant.stop))
         except OmniDraftError as error:  # this question failed, not the conversation
             print(f"omnidraft: {error}", file=sys.stderr)
             failed = True
@@ -113,10 +112,15 @@ def _told(name: str, value: str, assistant: Assistant, last: Finished | None, lo
                 load(value)
             except OmniDraftError as error:
                 return f"omnidraft: {error}"
-        return f"{assistant.target.name if assistant.target is not None else value} answers."
+        return f"{_named(assistant)} answers."
     if name in ("help", "?"):
         return _COMMANDS
     return f"There is no command /{name[:40]}.\n{_COMMANDS}"
+
+
+def _named(assistant: Assistant) -> str:
+    """The model that answers, which is loaded before a conversation begins."""
+    return assistant.target.name if assistant.target is not None else ""
 
 
 def new_chat() -> str:
@@ -125,21 +129,19 @@ def new_chat() -> str:
 
 
 def _answer(
-    assistant: Assistant, messages: list[Message], sampling: SamplingSettings, draft: DraftSettings, chat: str
-) -> tuple[str, Finished | None]:
-    """Print an answer as it comes; returns its text, also if it was stopped, and its end."""
-    said: list[str] = []
-    finished = None
+    assistant: Assistant, messages: Sequence[Message], sampling: SamplingSettings, draft: DraftSettings, chat: str,
+    interrupts: Interrupts, shown: bool = True,
+) -> tuple[str, list[int], Finished]:  # fmt: skip
+    """Print an answer as it comes, if it is to be shown; its text, also if it was stopped, its ids, and its end."""
     request = AnswerRequest(messages, sampling, draft, source=chat, capture=assistant.capture)
-    with Interrupts(assistant.stop) as interrupts:
-        for event in printed(assistant, request, interrupts):
-            if isinstance(event, (Token, Finished)):
-                said.append(event.text)
-            if isinstance(event, Finished):
-                finished = event
-                print()
-                print(("[stopped] " if event.reason == "cancelled" else "") + summary(event), file=sys.stderr)
-    return "".join(said), finished
+    with interrupts:
+        events = list(printed(assistant, request, interrupts, text=shown))
+    said = "".join(event.text for event in events if isinstance(event, (Token, Finished)))
+    finished = next(event for event in events if isinstance(event, Finished))  # every other end is an error
+    if shown:
+        print()
+        print(("[stopped] " if finished.reason == "cancelled" else "") + summary(finished), file=sys.stderr)
+    return said, [event.id for event in events if isinstance(event, Token)], finished
 
 
 def _told_again(assistant: Assistant, said: str, sampling: SamplingSettings) -> Message:
@@ -163,8 +165,10 @@ def _lines(prompt: str) -> Iterator[str]:
             yield line
 
 
-_SAMPLING = {"temperature": float, "top_k": int, "top_p": float, "min_p": float, "repeat_penalty": float,
-             "seed": int, "max_tokens": int}  # fmt: skip
+_NUMBERS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "max_tokens")
+_SAMPLING = [setting for setting in describe(SamplingSettings) if setting.name in _NUMBERS]
+_MODEL = describe(ModelSettings)
+_DRAFT = [setting for setting in describe(DraftSettings) if setting.name == "verification"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -181,10 +185,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"answer every prompt of a bundled task ({', '.join(TASKS)}) or of a file: a line is a prompt, and in a "
         '*.jsonl file {"messages": [{"role": "user", "content": "..."}]}',
     )
-    for setting in describe(SamplingSettings):
-        if setting.name in _SAMPLING:
-            help = f"{setting.help} Accepted: {setting.rule.accepted}.".replace("%", "%%")
-            parser.add_argument("--" + setting.name.replace("_", "-"), type=_SAMPLING[setting.name], help=help)
+    for setting in (*_SAMPLING, *_MODEL, *_DRAFT):
+        add_setting(parser, setting, "--ctx" if setting.name == "n_ctx" else "")
     parser.add_argument("--image", type=Path, action="append", default=[],
                         help="a picture that the first message is about (may be repeated)")  # fmt: skip
     parser.add_argument("--mmproj", type=Path, help="the target's projector for pictures (default: one beside it)")
@@ -192,16 +194,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--think", choices=("on", "off", *EFFORTS),
                         help="whether the model thinks before it answers, or how much, if it can be told")  # fmt: skip
     parser.add_argument("--stop", action="append", help="a text that ends the answer (may be repeated)")
-    parser.add_argument("--ctx", type=int, help="context length in tokens; 0: the model's own")
-    parser.add_argument("--threads", type=int, help="processor threads; 0: as the machine has cores")
-    parser.add_argument("--n-gpu-layers", type=int, help="layers computed on the GPU")
-    parser.add_argument("--kv-type", choices=("f16", "q8_0", "q4_0"), help="number format of the KV cache")
-    for setting in describe(ModelSettings):
-        if setting.name in ("device", "dtype", "exact"):
-            parser.add_argument(f"--{setting.name}", choices=setting.rule.choices, help=setting.rule.help)
-    parser.add_argument("--workers", help="host:port of workers that hold layers of the target, with commas between")
-    parser.add_argument("--split", help="shares of the layers with commas, this machine first (default: free memory)")
-    parser.add_argument("--verification", choices=("coupled", "rejection"), help="how proposals are verified")
     parser.add_argument("--draft-length", help="drafter tokens per round, or adaptive")
     parser.add_argument("--system", help="system message")
     parser.add_argument("--profile", default="default")
@@ -226,7 +218,11 @@ def run(args: argparse.Namespace) -> int:
                             lambda name: _load(_with(args, name), assistant))  # fmt: skip
         chat = new_chat()
         for prompt in prompts:
-            _answer_one(args, assistant, prompt, sampling, draft, chat)
+            interrupts = Interrupts(assistant.stop)
+            found = _answer(assistant, prompt.messages, sampling, draft, chat, interrupts, shown=not args.json)
+            if args.json:
+                print_json({"id": prompt.id, **report(*found)})
+            interrupts.check()  # interrupted, it has still said what there is
         return 0
     finally:
         assistant.close()
@@ -234,12 +230,12 @@ def run(args: argparse.Namespace) -> int:
 
 def sampling_settings(args: argparse.Namespace, assistant: Assistant) -> SamplingSettings:
     """The profile's sampling settings with what the arguments change."""
-    given = {name: value for name in _SAMPLING if (value := getattr(args, name)) is not None}
+    changes = given(args, _SAMPLING)
     if args.stop:
-        given["stop"] = tuple(args.stop)
+        changes["stop"] = tuple(args.stop)
     if args.think:
-        given["thinking"] = args.think
-    return dataclasses.replace(assistant.settings.sampling, **given)
+        changes["thinking"] = args.think
+    return dataclasses.replace(assistant.settings.sampling, **changes)
 
 
 def _check_thinking(args: argparse.Namespace, assistant: Assistant) -> None:
@@ -251,24 +247,17 @@ def _check_thinking(args: argparse.Namespace, assistant: Assistant) -> None:
 
 
 def draft_settings(args: argparse.Namespace, assistant: Assistant) -> DraftSettings:
-    given: dict = {}
+    changes = given(args, _DRAFT)
     if args.no_draft:
-        given["enabled"] = False
-    if args.verification:
-        given["verification"] = args.verification
+        changes["enabled"] = False
     if args.draft_length is not None:
         length = draft_length(args.draft_length)
-        given.update({"mode": "adaptive"} if length is None else {"mode": "fixed", "length": length})
-    return dataclasses.replace(assistant.settings.draft, **given)
+        changes |= {"mode": "adaptive"} if length is None else {"mode": "fixed", "length": length}
+    return dataclasses.replace(assistant.settings.draft, **changes)
 
 
 def _load(args: argparse.Namespace, assistant: Assistant) -> None:
-    names = {"n_ctx": args.ctx, "threads": args.threads, "n_gpu_layers": args.n_gpu_layers, "kv_type": args.kv_type,
-             "device": args.device, "dtype": args.dtype, "exact": args.exact,
-             "workers": args.workers, "split": args.split}  # fmt: skip
-    model = dataclasses.replace(
-        assistant.settings.model, **{name: value for name, value in names.items() if value is not None}
-    )
+    model = dataclasses.replace(assistant.settings.model, **given(args, _MODEL))
     cache = dataclasses.replace(assistant.settings.cache, enabled=args.ngram_cache == "on")
     if args.no_seed_cache:
         cache = dataclasses.replace(cache, seed=False)
@@ -323,26 +312,3 @@ def _prompts(args: argparse.Namespace, pictures: list[Picture]) -> list[Prompt] 
     if args.json:
         raise SettingsError("--json needs --prompt or --prompts.")
     return None
-
-
-def _answer_one(
-    args: argparse.Namespace,
-    assistant: Assistant,
-    prompt: Prompt,
-    sampling: SamplingSettings,
-    draft: DraftSettings,
-    chat: str,
-) -> None:
-    """Print one answer. Interrupted, it still prints what there is, then raises KeyboardInterrupt."""
-    request = AnswerRequest(prompt.messages, sampling, draft, source=chat, capture=assistant.capture)
-    with Interrupts(assistant.stop) as interrupts:
-        events = list(printed(assistant, request, interrupts, text=not args.json))
-    finished = next(event for event in events if isinstance(event, Finished))  # every other end is an error
-    if args.json:
-        text = "".join(event.text for event in events if isinstance(event, (Token, Finished)))
-        ids = [event.id for event in events if isinstance(event, Token)]
-        print_json({"id": prompt.id, **report(text, ids, finished)})
-    else:
-        print()
-        print(summary(finished), file=sys.stderr)
-    interrupts.check()

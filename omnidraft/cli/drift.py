@@ -78,15 +78,11 @@ def _new(args: argparse.Namespace, home: DataHome, folder: Path) -> drift.DriftR
         schedule = schedule.changed(targets=[file.stem for file in files])
     targets = dict(zip(schedule.targets, files, strict=True))
     drafter = need_drafter(args.drafter, home, next(iter(targets.values())))
-    return drift.start(home, folder, schedule, targets, drafter, _options(args))
-
-
-def _options(args: argparse.Namespace) -> Options:
-    return Options(
-        cache=args.cache, draft_length=draft_length(args.draft_length), plain=args.paired,
-        learning=args.learn, max_tokens=args.max_tokens,
-        temperature=args.temperature, seed=args.seed, threads=args.threads,
+    options = Options(
+        cache=args.cache, draft_length=draft_length(args.draft_length), plain=args.paired, learning=args.learn,
+        max_tokens=args.max_tokens, temperature=args.temperature, seed=args.seed, threads=args.threads,
     )  # fmt: skip
+    return drift.start(home, folder, schedule, targets, drafter, options)
 
 
 def _list(store: RunStore, as_json: bool) -> int:

@@ -36,7 +36,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    form = _format(_text(args.template)) if args.template is not None else _of_model(args.model)
+    source = _text(args.template) if args.template is not None else read_info(args.model).chat_template
+    if source is None:
+        raise ModelError(f"{args.model.name} has no chat template.")
+    try:
+        form = format_of_source(source)
+    except jinja2.TemplateError as error:
+        raise ModelError(f"The chat template is not valid: {error}.") from None
     if not args.read:
         print("\n".join(described(form)))
         return 0
@@ -50,20 +56,6 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise OmniDraftError(f"{path.name} cannot be read: {error}.") from None
-
-
-def _format(source: str) -> ChatFormat:
-    try:
-        return format_of_source(source)
-    except jinja2.TemplateError as error:
-        raise ModelError(f"The chat template is not valid: {error}.") from None
-
-
-def _of_model(path: Path) -> ChatFormat:
-    template = read_info(path).chat_template
-    if template is None:
-        raise ModelError(f"{path.name} has no chat template.")
-    return _format(template)
 
 
 def _tools(path: Path) -> list[Any]:

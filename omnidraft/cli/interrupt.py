@@ -58,15 +58,11 @@ def _interrupt_main() -> None:
 @contextmanager
 def terminated() -> Iterator[None]:
     """Meanwhile SIGTERM raises KeyboardInterrupt, too, so that what was started is ended."""
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 class Interrupts:

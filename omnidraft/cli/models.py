@@ -28,9 +28,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object per model")
     parser.add_argument("--folder", type=Path, action="append", default=[], help="look here too (may be repeated)")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    _get_arguments(add_action(actions, "get", "fetch a model by its name, or from the Hugging Face Hub", get))
-    text = "make a drafter of a small Llama-like Hugging Face folder"
-    _import_arguments(add_action(actions, "import", text, bring))
+    sub = add_action(actions, "get", "fetch a model by its name, or from the Hugging Face Hub", get)
+    sub.add_argument(
+        "model",
+        metavar="NAME",
+        help="one of " + ", ".join(known.name for known in catalog.KNOWN) + "; or OWNER/NAME[:FILE], a repository of "
+        "the Hugging Face Hub, and a file or a format of it (Q4_K_M); without one the best that fits this memory",
+    )
+    sub = add_action(actions, "import", "make a drafter of a small Llama-like Hugging Face folder", bring)
+    sub.description = (
+        "Make a GGUF file of a small Llama-like Hugging Face folder, so that it can be a drafter. The file goes to the "
+        "models folder of the data home, where --drafter finds it by name."
+    )
+    sub.add_argument("source", type=Path, metavar="FOLDER", help="the folder with config.json and the weights")
+    sub.add_argument("--dtype", default="Q8_0", choices=DTYPES, type=str.upper, help="type of the weights")
+    sub.add_argument("--name", help="what to call it (default: the folder's name)")
+    sub.add_argument("--force", action="store_true", help="replace a file of the same name")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,15 +78,6 @@ def line(model: ModelInfo) -> str:
     return (
         f"{model.name:24} {model.architecture:10} {parameters:>9} {model.quantization:8} "
         f"context {model.n_ctx_train:<7,} vocabulary {vocabulary:18} {size(model.file_size)}  {model.path}"
-    )
-
-
-def _get_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "model",
-        metavar="NAME",
-        help="one of " + ", ".join(known.name for known in catalog.KNOWN) + "; or OWNER/NAME[:FILE], a repository of "
-        "the Hugging Face Hub, and a file or a format of it (Q4_K_M); without one the best that fits this memory",
     )
 
 
@@ -138,18 +142,6 @@ def _follow(download: Download) -> None:
             print(f"\r{download.state}: {share}% of {size(download.model.size)}", end="  ", file=sys.stderr, flush=True)
     if sys.stderr.isatty():
         print(file=sys.stderr)
-
-
-def _import_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's own arguments; `--data-dir` belongs to the main command line."""
-    parser.description = (
-        "Make a GGUF file of a small Llama-like Hugging Face folder, so that it can be a drafter. The file goes to the "
-        "models folder of the data home, where --drafter finds it by name."
-    )
-    parser.add_argument("source", type=Path, metavar="FOLDER", help="the folder with config.json and the weights")
-    parser.add_argument("--dtype", default="Q8_0", choices=DTYPES, type=str.upper, help="type of the weights")
-    parser.add_argument("--name", help="what to call it (default: the folder's name)")
-    parser.add_argument("--force", action="store_true", help="replace a file of the same name")
 
 
 def bring(args: argparse.Namespace, home: DataHome) -> int:

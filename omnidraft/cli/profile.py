@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("new")
     sub = _action(actions, "delete", "remove a profile with everything in it", _delete)
     sub.add_argument("name")
-    _confirmed(sub)
+    sub.add_argument("--yes", action="store_true", help="do not ask")
     sub = _action(actions, "reset-settings", "put the defaults in place of a profile's settings", _reset_settings)
     sub.add_argument("name", nargs="?", default=DEFAULT_PROFILE)
     sub = _action(actions, "export", "write a profile to one file", _export)
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="one conversation or chat on the terminal, as `show --chats` lists them; the id's beginning will do",
     )
     what.add_argument("--everything", action="store_true", help="all of the profile but its settings")
-    _confirmed(sub)
+    sub.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -81,10 +81,6 @@ def _action(actions: Any, name: str, text: str, act: Callable) -> argparse.Argum
     sub = add_action(actions, name, text, act)
     sub.add_argument("--json", action="store_true", help="print JSON")
     return sub
-
-
-def _confirmed(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _list(args: argparse.Namespace, home: DataHome) -> int:

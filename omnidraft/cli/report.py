@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from omnidraft.cli.interrupt import Interrupts
 from omnidraft.decoding.events import Event, Finished, Notice, Statistics, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import SettingsError
+from omnidraft.settings.fields import Setting
 
 FIGURES = (
     "prompt_tokens", "reused_tokens", "tokens", "target_passes", "rounds", "drafted", "proposed", "tested", "accepted",
@@ -83,6 +84,20 @@ def add_action(actions: Any, name: str, text: str, act: Callable | None = None) 
     sub.add_argument("--data-dir", type=Path, default=argparse.SUPPRESS, help="where this program keeps its data")
     sub.set_defaults(act=act)
     return sub
+
+
+def add_setting(parser: argparse.ArgumentParser, setting: Setting, flag: str = "") -> None:
+    """An option for a setting, which takes what the setting takes; None where it is not given."""
+    rule, flag = setting.rule, flag or f"--{setting.name.replace('_', '-')}"
+    kind = {"integer": int, "number": float}.get(rule.kind, str)
+    accepted = "" if rule.choices else f" Accepted: {rule.accepted}."
+    help = f"{setting.help}{accepted}".replace("%", "%%")
+    parser.add_argument(flag, dest=setting.name, type=kind, choices=rule.choices or None, help=help)
+
+
+def given(args: argparse.Namespace, settings: Sequence[Setting]) -> dict[str, Any]:
+    """The values of those that were given."""
+    return {one.name: value for one in settings if (value := getattr(args, one.name)) is not None}
 
 
 def draft_length(text: str) -> int | None:

@@ -24,7 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     home = find_data_home(args.data_dir)
     TRIALS.keep_in(home.cache)
-    report = vocabulary_report(args.drafter, args.target, home.cache)
+    start = perf_counter()
+    pair = PairMap.build(load_vocabulary(args.drafter), load_vocabulary(args.target), home.cache)
+    report = {**pair.report(), "seconds": round(perf_counter() - start, 3)}  # reading included
     if args.json:
         print(json.dumps(report))
         return 0
@@ -41,10 +43,3 @@ def load_vocabulary(path: str | Path) -> Vocabulary:
     if path.suffix == ".json":
         return read_tokenizer_json(path)
     return read_gguf_vocabulary(path)
-
-
-def vocabulary_report(drafter: str | Path, target: str | Path, cache_dir: Path | None = None) -> dict[str, int | float]:
-    """PairMap.report() of two files and `seconds`, reading included."""
-    start = perf_counter()
-    report = PairMap.build(load_vocabulary(drafter), load_vocabulary(target), cache_dir).report()
-    return {**report, "seconds": round(perf_counter() - start, 3)}

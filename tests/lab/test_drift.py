@@ -166,7 +166,7 @@ def test_speedup_is_measured_against_the_same_prompt_without_the_drafter(begin):
 @pytest.fixture
 def ungated(monkeypatch):
     """A small adapter is trained after every second answer, and every update is served, whatever it is worth."""
-    monkeypatch.setattr(drift, "LEARNING", LearningSettings(rank=4, interval=2))
+    monkeypatch.setattr(drift, "LEARNING", LearningSettings(interval=2))
     stream = pytest.importorskip("omnidraft.learning.training.stream", exc_type=ImportError)
     made = stream.plan
     monkeypatch.setattr(stream, "plan", lambda *a, **more: replace(made(*a, **more), gated=False))
