@@ -12,6 +12,7 @@ from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from omnidraft.app.catalog import choose_target, need_drafter
@@ -159,8 +160,8 @@ def means(made: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             groups.setdefault((row["sampling"], row["program"], row["way"]), []).append(row)
     return [
         {"sampling": sampling, "program": name, "way": way, "tasks": len(mine),
-         "speedup": stats.geometric([row["speedup"] for row in mine]),
-         "against_reference": stats.geometric([row["against"] for row in mine])}
+         "speedup": geometric_mean(row["speedup"] for row in mine),
+         "against_reference": geometric_mean(row["against"] for row in mine)}
         for (sampling, name, way), mine in groups.items()
     ]  # fmt: skip
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 from omnidraft.app.catalog import choose_target, need_drafter
@@ -84,7 +85,7 @@ def measured(plain: Sequence[Trace], found: Sequence[Trace]) -> dict[str, Any]:
     rounds = [done for trace in found for done in trace.rounds]
     tokens, proposed = sum(r.emitted for r in rounds), sum(r.proposed for r in rounds)
     speedup = stats.speedup(plain, found)
-    whole = stats.ratio(*([(t.end_to_end, t.tokens) for t in traces] for traces in (plain, found)))
+    whole = stats.ratio(*([(t.prefill + t.decode, t.tokens) for t in traces] for traces in (plain, found)))
     return {
         "tokens": tokens,
         "acceptance_rate": sum(r.accepted for r in rounds) / proposed if proposed else None,
@@ -118,7 +119,7 @@ def summary(rows: Sequence[dict]) -> Iterator[str]:
     """Over all cells of each method: the geometric mean and the worst figures."""
     for method in dict.fromkeys(row["method"] for row in rows if row["method"] != "plain"):
         mine = [row for row in rows if row["method"] == method]
-        mean, whole = (stats.geometric([row[name] for row in mine]) for name in ("speedup", "end_to_end_speedup"))
+        mean, whole = (geometric_mean(row[name] for row in mine) for name in ("speedup", "end_to_end_speedup"))
         yield (
             f"{method}: {len(mine)} cells, geometric mean x{mean:.3f} (end-to-end x{whole:.3f}), lowest median "
             f"x{min(row['speedup_median'] for row in mine):.2f}, intervals below {_SHORT}: "

@@ -214,8 +214,11 @@ def run(args: argparse.Namespace) -> int:
         interrupts.check()
         _check_thinking(args, assistant)
         if prompts is None:
-            return converse(assistant, sampling, draft, _system(args), pictures,
-                            lambda name: _load(_with(args, name), assistant))  # fmt: skip
+
+            def load(name: str) -> None:
+                _load(argparse.Namespace(**{**vars(args), "target": name, "mmproj": None}), assistant)
+
+            return converse(assistant, sampling, draft, _system(args), pictures, load)
         chat = new_chat()
         for prompt in prompts:
             interrupts = Interrupts(assistant.stop)
@@ -272,11 +275,6 @@ def _load(args: argparse.Namespace, assistant: Assistant) -> None:
                              projector=args.mmproj)  # fmt: skip
     for notice in (*assistant.warnings, *notices):
         print(notice, file=sys.stderr)
-
-
-def _with(args: argparse.Namespace, target: str) -> argparse.Namespace:
-    """The same arguments with another target."""
-    return argparse.Namespace(**{**vars(args), "target": target, "mmproj": None})
 
 
 def _system(args: argparse.Namespace) -> list[dict[str, str]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from omnidraft.errors import OmniDraftError
 from omnidraft.lab import runs as drift
+from omnidraft.lab.store import RunStore
 from omnidraft.storage.paths import DataHome
 from omnidraft.storage.trial import TRIALS
 from omnidraft.storage.vault import HEADER, take_keys
@@ -28,7 +29,8 @@ def main(home: Path, folder: Path, run: str) -> int:
         if (home / HEADER).exists():
             take_keys(sys.stdin.readline())
         TRIALS.keep_in(DataHome(home).cache)
-        going = drift.opened(DataHome(home), folder, run)
+        store = RunStore(folder)
+        going = drift.DriftRun(DataHome(home), store, store.load(run))
         threading.Thread(target=_listen, args=(going,), daemon=True).start()
         for event in going.events():
             print(json.dumps({"loading": event.target} if isinstance(event, drift.Loading) else {}), file=events)

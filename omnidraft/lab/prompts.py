@@ -31,7 +31,6 @@ class Prompt:
     task: str
     split: Split | None
     messages: tuple[dict[str, str], ...]
-    follow_ups: tuple[str, ...] = ()  # what the user says next, whatever the answers are
 
     @property
     def text(self) -> str:
@@ -47,9 +46,9 @@ class Prompt:
 def load_prompts(task_or_path: str | Path, split: Split | None = None, limit: int | None = None) -> list[Prompt]:
     """The prompts of a bundled task ("math", "code", "dialogue", "qa") or of a file, in file order.
 
-    A *.jsonl file holds one object a line, `{"messages": [...]}` with optional `id`, `task`, `split` and `follow_ups`;
-    any other file is plain text, one prompt a line. Blank lines are skipped. With `split` only the prompts of that
-    split are kept. Raises StorageError naming file and line for a bad file.
+    A *.jsonl file holds one object a line, `{"messages": [...]}` with optional `id`, `task` and `split`; any other file
+    is plain text, one prompt a line. Blank lines are skipped. With `split` only the prompts of that split are kept.
+    Raises StorageError naming file and line for a bad file.
     """
     path = BUNDLED / f"{task_or_path}.jsonl" if task_or_path in TASKS else Path(task_or_path)
     read = _json_prompts if path.suffix.lower() == ".jsonl" else _plain_prompts
@@ -97,13 +96,8 @@ def _prompt(record: Any, where: str, default_id: str, default_task: str) -> Prom
     split = record.get("split")
     if split is not None and split not in SPLITS:
         raise StorageError(f'{where}: "split" must be one of {", ".join(SPLITS)}.')
-    follow_ups = record.get("follow_ups", [])
-    if not isinstance(follow_ups, list) or not all(isinstance(text, str) for text in follow_ups):
-        raise StorageError(f'{where}: "follow_ups" must be a list of texts.')
     messages = _before_answer(record["messages"], where)
-    return Prompt(
-        str(record.get("id", default_id)), str(record.get("task", default_task)), split, messages, tuple(follow_ups)
-    )
+    return Prompt(str(record.get("id", default_id)), str(record.get("task", default_task)), split, messages)
 
 
 def _before_answer(messages: list[Any], where: str) -> tuple[dict[str, str], ...]:

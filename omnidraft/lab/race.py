@@ -104,13 +104,15 @@ def score(pairs: Sequence[Paired]) -> Score | None:
     if not pairs:
         return None
     plain, drafted = [p.plain for p in pairs], [p.drafted for p in pairs]
+    own = [r for trace in drafted for r in trace.rounds if not r.copied]
+    proposed = sum(r.proposed for r in own)
     return Score(
         len(pairs),
         plain_speed=1 / per_token(*plain),
         drafted_speed=1 / per_token(*drafted),
         speedup=per_token(*plain) / per_token(*drafted),
         interval=interval([(t.decode, t.tokens) for t in plain], [(t.decode, t.tokens) for t in drafted]),
-        acceptance=drafter_acceptance(drafted),
+        acceptance=sum(r.accepted for r in own) / proposed if proposed else None,
         copied=sum(r.accepted for trace in drafted for r in trace.rounds if r.copied),
         same=sum(p.same for p in pairs),
     )  # fmt: skip
@@ -119,13 +121,6 @@ def score(pairs: Sequence[Paired]) -> Score | None:
 def per_token(*traces: Trace) -> float:
     """Seconds of decoding a token took."""
     return max(sum(t.decode for t in traces), 1e-9) / max(sum(t.tokens for t in traces), 1)
-
-
-def drafter_acceptance(traces: Sequence[Trace]) -> float | None:
-    """accepted / proposed of what the drafter said."""
-    rounds = [r for trace in traces for r in trace.rounds if not r.copied]
-    proposed = sum(r.proposed for r in rounds)
-    return sum(r.accepted for r in rounds) / proposed if proposed else None
 
 
 class Lesson(NamedTuple):

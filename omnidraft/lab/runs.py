@@ -98,16 +98,9 @@ def start(
     missing = [name for name in schedule.targets if name not in targets]
     if missing:
         raise SettingsError(f"The schedule's target {missing[0]} is not among the given models.")
-    prompts = choose_prompts(schedule)
+    choose_prompts(schedule)
     store = RunStore(folder)
-    return DriftRun(home, store, store.create(schedule, targets, drafter, options or Options()), prompts)
-
-
-def opened(home: DataHome, folder: Path, run: str) -> DriftRun:
-    """A run that `start` made, in another process."""
-    store = RunStore(folder)
-    state = store.load(run)
-    return DriftRun(home, store, state, choose_prompts(state.schedule))
+    return DriftRun(home, store, store.create(schedule, targets, drafter, options or Options()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +111,12 @@ class Loading:
 
 
 class DriftRun:
-    """One run. Iterate `events` once, in one thread; `stop` may be called from any."""
+    """One run that `start` made, also in another process. Iterate `events` once, in one thread; `stop` may be called
+    from any."""
 
-    def __init__(self, home: DataHome, store: RunStore, state: RunState, prompts: Sequence[Prompt]) -> None:
+    def __init__(self, home: DataHome, store: RunStore, state: RunState) -> None:
         self.state, self.folder = state, store.run_folder(state.id)
-        self._home, self._store, self._prompts = home, store, prompts
+        self._home, self._store, self._prompts = home, store, choose_prompts(state.schedule)
         self._stop = threading.Event()
         self._loaded: LoadedTarget | None = None
         self._learner: StreamLearner | None = None

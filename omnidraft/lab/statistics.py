@@ -83,10 +83,6 @@ def quartiles(values: Sequence[float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def geometric(values: Sequence[float]) -> float:
-    return float(np.exp(np.log(values).mean()))
-
-
 def rate(counts: Counts) -> Value:
     """accepted / proposed over all answers."""
     return _over(counts, lambda sums: sums[..., 1] / np.maximum(sums[..., 0], 1))

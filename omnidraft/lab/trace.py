@@ -31,10 +31,6 @@ class Trace:
         return sum(r.draft + r.translate + r.verify + r.other for r in self.rounds)
 
     @property
-    def end_to_end(self) -> float:
-        return self.prefill + self.decode
-
-    @property
     def proposed(self) -> int:
         return sum(r.proposed for r in self.rounds)
 

@@ -47,11 +47,6 @@ def progress(state: RunState | None, doing: str, error: str) -> str:
     )
 
 
-def told(state: RunState, beside: RunState | None = None) -> str:
-    """What a run showed, in words and plots. beside: a run to compare with."""
-    return story(state) + "".join(plot.html() for plot in plots(state, beside))
-
-
 def table(state: RunState) -> str:
     found = segment_rows(state)
     columns: dict[str, Callable[[SegmentRow], str]] = {
@@ -198,7 +193,7 @@ def _look(parts: Parts, session: Session, run: str | None, other: str | None = N
         parts.shown: (run, other),
         parts.tick: gr.Timer(active=lab.running),
         parts.progress: progress(state, lab.doing if living else "", error),
-        parts.plot: told(seen, beside) if seen else "",
+        parts.plot: story(seen) + "".join(plot.html() for plot in plots(seen, beside)) if seen else "",
         parts.table: table(seen) if seen else "",
         parts.links: exports(seen) if seen else "",
         parts.runs: runs(lab.runs(), run, other),
