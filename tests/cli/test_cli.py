@@ -19,10 +19,11 @@ import psutil
 import pytest
 from gguf import GGUFReader
 
-from omnidraft.__main__ import _COMMANDS, _parser, main
+from omnidraft.__main__ import _COMMANDS, _parser
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.cli.chat import _prompts
 from omnidraft.errors import SettingsError
+from omnidraft.storage.paths import DataHome
 from tests.backends.thinking_templates import OPENED
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,36 +35,6 @@ KEYS = {
 }  # fmt: skip
 ORIGINS = {"target", "direct", "ngram", "split", "lookup", "forced"}
 CODE = "Write a Python function that adds two numbers."
-
-
-@pytest.fixture
-def home(tmp_path) -> Path:
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def cli(home, capsys):
-    """Runs a command in this process: (exit code, stdout, stderr)."""
-
-    def run(*args: object) -> tuple[int, str, str]:
-        try:
-            code = main([str(a) for a in args] + ["--data-dir", str(home)])
-        except SystemExit as left:  # argparse's own
-            code = left.code
-        out = capsys.readouterr()
-        return code, out.out, out.err
-
-    return run
-
-
-@pytest.fixture
-def chat(cli):
-    """One-shot on tiny-target-a at T = 0, unless the arguments say otherwise."""
-
-    def run(*args: object, target: object = "tiny-target-a"):
-        return cli("chat", "--target", target, "--threads", 1, "--temperature", 0, "--max-tokens", 16, *args)
-
-    return run
 
 
 def answers(result) -> list[dict]:
@@ -144,17 +115,13 @@ def test_thinking_is_switched_through_the_template_that_was_named(chat, tmp_path
     assert "cannot be read" in refused(chat("--prompt", CODE, "--template", tmp_path / "none"))
 
 
-def cache_file(home: Path) -> Path:
-    return home / "profiles" / "default" / "ngrams.sqlite"
-
-
-def contents(home: Path) -> dict[str, bytes]:
-    return {p.name: p.read_bytes() for p in cache_file(home).parent.glob("ngrams*")}
+def contents(home: DataHome) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in home.profile().root.glob("ngrams*")}
 
 
 def test_the_cache_learns_unless_the_run_is_ephemeral(chat, home):
     answer(chat("--json", "--prompt", CODE, "--ephemeral"))
-    assert not cache_file(home).exists()
+    assert not home.profile().ngrams.exists()
     answer(chat("--json", "--prompt", CODE))
     first = contents(home)
     assert first
@@ -178,8 +145,8 @@ def test_vocab_compares_two_files(cli, models):
 
 
 def test_models_lists_what_is_there_with_its_numbers(cli, home, models, tmp_path):
-    (home / "models").mkdir(parents=True)
-    (home / "models" / "broken.gguf").write_bytes(b"not a model")
+    home.models.mkdir(parents=True, exist_ok=True)
+    (home.models / "broken.gguf").write_bytes(b"not a model")
     code, out, _ = cli("models", "--json")
     found = {m["name"]: m for m in map(json.loads, out.splitlines())}
     assert code == 0
@@ -254,31 +221,29 @@ def test_other_mistakes_are_explained(chat, cli, tmp_path, home):
     refused(chat("--prompt", "a", target="x" * 9000))
     refused(chat("--prompt", "\udcff"))
     refused(cli("nonsense"))
-    settings = home / "profiles" / "default" / "settings.toml"
+    settings, ngrams = home.profile().settings, home.profile().ngrams
     settings.write_text("[sampling]\ntemperature = 'warm'\n")
     assert "settings.toml" in refused(chat("--prompt", "a"))
     assert settings.read_text() == "[sampling]\ntemperature = 'warm'\n"
     settings.write_text("not toml [")
     assert "settings.toml" in refused(chat("--prompt", "a"))
     settings.unlink()
-    cache_file(home).write_bytes(b"my own notes, not a database" * 40)
+    ngrams.write_bytes(b"my own notes, not a database" * 40)
     assert "ngrams.sqlite" in refused(chat("--prompt", "a"))
-    assert cache_file(home).read_bytes() == b"my own notes, not a database" * 40
+    assert ngrams.read_bytes() == b"my own notes, not a database" * 40
 
 
 # From here on real processes: signals, pipes and a terminal.
 
 
-def command(home: Path, *args: object) -> list[str]:
-    return [sys.executable, "-m", "omnidraft", "chat", "--data-dir", str(home), "--threads", "1",
+def command(home: DataHome, *args: object) -> list[str]:
+    return [sys.executable, "-m", "omnidraft", "chat", "--data-dir", str(home.root), "--threads", "1",
             "--target", "tiny-target-a", *map(str, args)]  # fmt: skip
 
 
-def start(home: Path, *args: object, **more) -> subprocess.Popen:
-    return subprocess.Popen(
-        command(home, *args), cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, **more,
-    )  # fmt: skip
+def start(home: DataHome, *args: object) -> subprocess.Popen:
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command(home, *args), cwd=ROOT, text=True, **pipes)
 
 
 @pytest.fixture
@@ -299,7 +264,7 @@ def test_an_interrupt_during_an_answer_exits_130_with_whole_lines(home, endless)
     assert "Traceback" not in err
     found = [json.loads(line) for line in [first, *out.splitlines()]]
     assert found[-1]["finish_reason"] in ("cancelled", "stop", "length", "context")
-    assert cache_file(home).exists()
+    assert home.profile().ngrams.exists()
 
 
 @pytest.mark.parametrize("delay", [0.0, 0.2, 0.6])

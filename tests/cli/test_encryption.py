@@ -9,7 +9,6 @@ import sys
 import pytest
 
 import app
-from omnidraft.__main__ import main
 from omnidraft.chats import ChatStore
 from omnidraft.processes import system
 from omnidraft.storage.encryption import header
@@ -32,8 +31,7 @@ def _quick(monkeypatch):
 
 
 @pytest.fixture
-def root(tmp_path):
-    home = find_data_home(tmp_path / "home")
+def root(home):
     with ChatStore(home.profile().chats) as store:
         store.create(TITLE)
     return home.root
@@ -45,71 +43,62 @@ def file(tmp_path):
     return str(tmp_path / "passphrase")
 
 
-def says(capsys, *arguments: str) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr of a command."""
-    code = main(list(arguments))
-    out = capsys.readouterr()
-    return code, out.out, out.err
-
-
-def test_any_command_encrypts_and_afterwards_asks(root, file, capsys, monkeypatch):
-    place = ("--data-dir", str(root))
-    code, out, _ = says(capsys, "profile", *place, "--encrypt", "--passphrase-file", file, "show", "--chats")
+def test_any_command_encrypts_and_afterwards_asks(root, cli, file, monkeypatch):
+    code, out, _ = cli("profile", "--encrypt", "--passphrase-file", file, "show", "--chats")
     assert code == 0
     assert TITLE in out
     assert not found(root, [TITLE.encode()])
-    code, out, err = says(capsys, "profile", *place, "show", "--chats")
+    code, out, err = cli("profile", "show", "--chats")
     assert (code, out) == (2, "")
     assert err.count("\n") == 1
     assert "is encrypted: start OmniDraft on a terminal" in err
     monkeypatch.setenv(VARIABLE, "not this one")
-    code, out, err = says(capsys, "profile", *place, "show", "--chats")
+    code, out, err = cli("profile", "show", "--chats")
     assert (code, out, err) == (2, "", "omnidraft: That is not the passphrase of this data; nothing was changed.\n")
     monkeypatch.setenv(VARIABLE, PASSPHRASE)
-    assert TITLE in says(capsys, "profile", *place, "show", "--chats")[1]
+    assert TITLE in cli("profile", "show", "--chats")[1]
 
 
-def test_without_a_passphrase_nothing_is_encrypted(root, capsys):
-    code, _, err = says(capsys, "profile", "--data-dir", str(root), "--encrypt", "list")
+def test_without_a_passphrase_nothing_is_encrypted(root, cli):
+    code, _, err = cli("profile", "--encrypt", "list")
     assert code == 2
     assert "Encrypting needs a passphrase" in err
     assert not (root / HEADER).exists()
 
 
-def test_the_command_encrypts_changes_and_takes_back(root, file, capsys, monkeypatch):
-    place = ("--data-dir", str(root))
-    assert "is not encrypted" in says(capsys, "encryption", "status", *place)[1]
-    assert "is encrypted." in says(capsys, "encryption", "on", *place, "--passphrase-file", file)[1]
-    assert "is encrypted." in says(capsys, "encryption", "status", *place)[1]
+def test_the_command_encrypts_changes_and_takes_back(root, cli, file, monkeypatch):
+    assert "is not encrypted" in cli("encryption", "status")[1]
+    assert "is encrypted." in cli("encryption", "on", "--passphrase-file", file)[1]
+    assert "is encrypted." in cli("encryption", "status")[1]
     monkeypatch.setenv(NEW_VARIABLE, "short")
-    assert says(capsys, "encryption", "change", *place, "--passphrase-file", file)[0] == 2
+    assert cli("encryption", "change", "--passphrase-file", file)[0] == 2
     monkeypatch.setenv(NEW_VARIABLE, "another passphrase")
-    assert "another passphrase now" in says(capsys, "encryption", "change", *place, "--passphrase-file", file)[1]
-    assert says(capsys, "encryption", "off", *place, "--passphrase-file", file)[0] == 2
+    assert "another passphrase now" in cli("encryption", "change", "--passphrase-file", file)[1]
+    assert cli("encryption", "off", "--passphrase-file", file)[0] == 2
     monkeypatch.setenv(VARIABLE, "another passphrase")
-    assert "not encrypted any more" in says(capsys, "encryption", "off", *place)[1]
-    assert TITLE in says(capsys, "profile", *place, "show", "--chats")[1]
-    assert says(capsys, "encryption", "off", *place)[2].endswith("is not encrypted.\n")
+    assert "not encrypted any more" in cli("encryption", "off")[1]
+    assert TITLE in cli("profile", "show", "--chats")[1]
+    assert cli("encryption", "off")[2].endswith("is not encrypted.\n")
 
 
-def test_a_profile_is_carried_out_and_into_encrypted_data(root, file, capsys, tmp_path):
-    place = ("--data-dir", str(root), "--passphrase-file", file)
-    says(capsys, "profile", *place, "--encrypt", "list")
+def test_a_profile_is_carried_out_and_into_encrypted_data(root, cli, file, tmp_path):
+    sealed = ("--passphrase-file", file)
+    cli("profile", *sealed, "--encrypt", "list")
     zipped = tmp_path / "default.zip"
-    assert says(capsys, "profile", *place, "export", "default", str(zipped))[0] == 0
-    assert says(capsys, "profile", *place, "import", str(zipped), "--name", "copy")[0] == 0
-    assert TITLE in says(capsys, "profile", *place, "show", "copy", "--chats")[1]
+    assert cli("profile", *sealed, "export", "default", zipped)[0] == 0
+    assert cli("profile", *sealed, "import", zipped, "--name", "copy")[0] == 0
+    assert TITLE in cli("profile", *sealed, "show", "copy", "--chats")[1]
     assert not found(root, [TITLE.encode(), b"SQLite format"])
-    other = find_data_home(tmp_path / "other").root
-    assert says(capsys, "profile", "--data-dir", str(other), "import", str(zipped))[0] == 0
-    assert TITLE in says(capsys, "profile", "--data-dir", str(other), "show", "--chats")[1]
+    other = find_data_home(tmp_path / "other")
+    assert cli("profile", "import", zipped, home=other)[0] == 0
+    assert TITLE in cli("profile", "show", "--chats", home=other)[1]
 
 
 @pytest.mark.parametrize(("passphrase", "sentence"), [
     (None, "is encrypted: start OmniDraft on a terminal"), ("not this one", "That is not the passphrase"),
 ])  # fmt: skip
-def test_the_app_does_not_start_without_the_passphrase(root, file, capsys, monkeypatch, passphrase, sentence):
-    says(capsys, "encryption", "on", "--data-dir", str(root), "--passphrase-file", file)
+def test_the_app_does_not_start_without_the_passphrase(root, cli, file, capsys, monkeypatch, passphrase, sentence):
+    cli("encryption", "on", "--passphrase-file", file)
     if passphrase is not None:
         monkeypatch.setenv(VARIABLE, passphrase)
     assert app.main(["--data-dir", str(root), "--port", "59673"]) == 2

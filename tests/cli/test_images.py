@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from omnidraft.__main__ import main
 from tests.backends.seeing import needs_eyes, vision_model
 
 
@@ -20,20 +18,10 @@ def picture(tmp_path):
     return path
 
 
-@pytest.fixture
-def chat(tmp_path, capsys):
-    def run(*arguments: object) -> tuple[int, str, str]:
-        basic = ["chat", "--threads", "1", "--temperature", "0", "--max-tokens", "8"]
-        code = main([*basic, "--data-dir", str(tmp_path / "home"), *map(str, arguments)])
-        return code, *capsys.readouterr()
-
-    return run
-
-
 @needs_eyes
 def test_a_picture_is_part_of_the_prompt(chat, tmp_path, picture):
     model, projector = vision_model(tmp_path / "models", "qwen2vl")
-    asked = ["--target", model, "--prompt", "what", "--json"]
+    asked = ["--target", model, "--max-tokens", 8, "--prompt", "what", "--json"]
     prompts = [json.loads(chat(*asked, *more)[1])["prompt_tokens"] for more in ([], ["--image", picture])]
     assert prompts[1] > prompts[0] + 12
     drafted = json.loads(chat(*asked, "--image", picture, "--draft-length", 3)[1])
@@ -49,17 +37,17 @@ def test_a_picture_is_part_of_the_prompt(chat, tmp_path, picture):
 
 
 @needs_eyes
-def test_a_conversation_takes_pictures_by_a_command(chat, tmp_path, picture, monkeypatch):
+def test_a_conversation_takes_pictures_by_a_command(chat, tmp_path, picture):
     model, _ = vision_model(tmp_path / "models", "llava")
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"/image {picture}\nwhat\n/image {picture}x\nagain\n"))
-    code, _, err = chat("--target", model, "--no-draft")
+    typed = f"/image {picture}\nwhat\n/image {picture}x\nagain\n"
+    code, _, err = chat("--target", model, "--max-tokens", 8, "--no-draft", typed=typed)
     assert code == 0
     assert "about this picture" in err
     assert "cannot be read" in err
 
 
 def test_what_cannot_be_seen_is_refused_in_a_sentence(chat, tmp_path, picture):
-    asked = ["--target", "tiny-target-a", "--prompt", "what"]
+    asked = ["--prompt", "what"]
     drawing = tmp_path / "drawing.svg"
     drawing.write_text("<svg/>")
     cases = {picture: "cannot see pictures", drawing: "save it as PNG", tmp_path / "none.png": "cannot be read"}

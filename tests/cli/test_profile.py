@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import copy
-import io
 import json
 import shutil
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from omnidraft.__main__ import main
 from omnidraft.app.assistant import Assistant
 from omnidraft.chats import ChatStore, answer_meta
 from omnidraft.decoding.events import Finished, Token
@@ -36,24 +35,9 @@ FIXED = DraftSettings(mode="fixed", length=4)
 
 
 @pytest.fixture
-def home(tmp_path):
-    return find_data_home(tmp_path / "home")
-
-
-@pytest.fixture
-def cli(home, capsys, monkeypatch):
-    """Runs `profile ...` in this process, with `typed` on its input: (exit code, stdout, stderr)."""
-
-    def run(*args: object, typed: str = "") -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.stdin", io.StringIO(typed))
-        try:
-            code = main(["profile", *map(str, args), "--data-dir", str(home.root)])
-        except SystemExit as left:
-            code = left.code
-        out = capsys.readouterr()
-        return code, out.out, out.err
-
-    return run
+def profile(cli):
+    """`profile ...`."""
+    return partial(cli, "profile")
 
 
 CANDIDATE = b"what a candidate weighs."  # as float32
@@ -167,7 +151,7 @@ def holding(home, *needles: str | bytes) -> set[str]:
     }
 
 
-def test_a_forgotten_conversation_is_in_no_file_of_the_data_home(cli, home, lived):
+def test_a_forgotten_conversation_is_in_no_file_of_the_data_home(profile, home, lived):
     written = set(_token_ids(lived, lived.chat))
     mine = written & lived.ngrams() - lived.noted_by(lived.other)
     assert mine
@@ -175,7 +159,7 @@ def test_a_forgotten_conversation_is_in_no_file_of_the_data_home(cli, home, live
     assert "replay.sqlite" in holding(home, lived.blobs[1])
     assert holding(home, "weights of 0002")
     assert holding(home, CANDIDATE)
-    code, out, _ = cli("forget", "Ada", "--chat", lived.chat, "--yes", "--json")
+    code, out, _ = profile("forget", "Ada", "--chat", lived.chat, "--yes", "--json")
     assert code == 0
     gone = json.loads(out)
     assert (gone["conversations"], gone["answers"], gone["adapters"]) == (1, 1, 1)
@@ -186,10 +170,10 @@ def test_a_forgotten_conversation_is_in_no_file_of_the_data_home(cli, home, live
     assert not mine & lived.ngrams()
 
 
-def test_the_other_conversations_stay(cli, home, lived):
+def test_the_other_conversations_stay(profile, home, lived):
     with ChatStore(lived.paths.chats) as store:
         before = store.snapshot(lived.other)
-    assert cli("forget", "Ada", "--chat", lived.chat[:8], "--yes")[0] == 0
+    assert profile("forget", "Ada", "--chat", lived.chat[:8], "--yes")[0] == 0
     with ChatStore(lived.paths.chats) as store:
         assert [chat.id for chat in store.conversations()] == [lived.other]
         assert store.snapshot(lived.other) == before
@@ -222,12 +206,12 @@ def test_answers_that_do_not_say_their_tokens_take_every_n_gram_of_unknown_origi
     assert lived.ngrams() == theirs | {unwritten + 2}
 
 
-def test_forgetting_everything_leaves_the_settings_alone(cli, home, lived):
+def test_forgetting_everything_leaves_the_settings_alone(profile, home, lived):
     (lived.paths.root / "chats.sqlite.damaged-1").write_text(SECRET)
     run = lived.paths.root / "drift" / "20260101-000000-abcd"
     run.mkdir(parents=True)
     (run / "run.json").write_text(SECRET)
-    code, out, _ = cli("forget", "Ada", "--everything", typed="forget everything\n")
+    code, out, _ = profile("forget", "Ada", "--everything", typed="forget everything\n")
     assert code == 0
     assert "2 conversations" in out
     assert "2 adapter versions" in out
@@ -235,53 +219,51 @@ def test_forgetting_everything_leaves_the_settings_alone(cli, home, lived):
     needles = (SECRET, OTHER, lived.answer, lived.chat, lived.other, *lived.blobs, "weights of")
     assert holding(home, *needles) == set()
     assert [path.name for path in lived.paths.root.iterdir()] == ["settings.toml"]
-    assert cli("show", "Ada")[0] == 0
+    assert profile("show", "Ada")[0] == 0
 
 
-def test_nothing_goes_without_the_typed_word(cli, home, lived):
+def test_nothing_goes_without_the_typed_word(profile, home, lived):
     for what in (("--everything",), ("--chat", lived.chat)):
         for typed in ("", "yes\n", "Forget\n"):
-            code, _, err = cli("forget", "Ada", *what, typed=typed)
+            code, _, err = profile("forget", "Ada", *what, typed=typed)
             assert code == 2
             assert "Nothing was removed" in err
     assert "chats.sqlite" in holding(home, SECRET)
     assert lived.new_adapter.is_dir()
 
 
-def test_profiles_are_made_listed_renamed_and_deleted(cli):
-    assert cli("create", "Ada")[0] == 0
-    assert cli("create", "Bob")[0] == 0
-    code, _, err = cli("create", "ada")
+def test_profiles_are_made_listed_renamed_and_deleted(profile):
+    assert profile("create", "Ada")[0] == 0
+    assert profile("create", "Bob")[0] == 0
+    code, _, err = profile("create", "ada")
     assert (code, "exists already" in err) == (2, True)
-    assert cli("rename", "Ada", "Eve")[0] == 0
-    listed = [json.loads(line)["name"] for line in cli("list", "--json")[1].splitlines()]
+    assert profile("rename", "Ada", "Eve")[0] == 0
+    listed = [json.loads(line)["name"] for line in profile("list", "--json")[1].splitlines()]
     assert listed == ["Bob", "Eve"]
-    assert cli("delete", "Bob", typed="bob\n")[0] == 2
-    assert cli("delete", "Bob", typed="Bob\n")[0] == 0
-    assert "Bob" not in cli("list")[1]
-    assert cli("delete", "Bob", "--yes")[0] == 2
+    assert profile("delete", "Bob", typed="bob\n")[0] == 2
+    assert profile("delete", "Bob", typed="Bob\n")[0] == 0
+    assert "Bob" not in profile("list")[1]
+    assert profile("delete", "Bob", "--yes")[0] == 2
 
 
-def test_show_tells_where_each_part_lives_and_which_conversations_there_are(cli, lived):
-    parts = [json.loads(line) for line in cli("show", "Ada", "--json")[1].splitlines()]
+def test_show_tells_where_each_part_lives_and_which_conversations_there_are(profile, lived):
+    parts = [json.loads(line) for line in profile("show", "Ada", "--json")[1].splitlines()]
     assert {part["name"] for part in parts} == {"settings", "chats", "ngrams", "replay", "adapters", "metrics"}
     assert all(Path(part["path"]).exists() == (part["bytes"] > 0) for part in parts)
-    chats = [json.loads(line) for line in cli("show", "Ada", "--chats", "--json")[1].splitlines()]
+    chats = [json.loads(line) for line in profile("show", "Ada", "--chats", "--json")[1].splitlines()]
     assert {chat["id"] for chat in chats} == {lived.chat, lived.other}
-    assert lived.chat in cli("show", "Ada", "--chats")[1]
+    assert lived.chat in profile("show", "Ada", "--chats")[1]
 
 
-def test_a_chat_on_the_terminal_is_listed_and_forgotten_by_its_name(cli, home, lived, models, monkeypatch):
+def test_a_chat_on_the_terminal_is_listed_and_forgotten_by_its_name(profile, cli, home, lived, models):
     said = "Greetings from the walrus counters of Quxington."
     pair = ("--target", models / "tiny-target-a-f16.gguf", "--drafter", models / "tiny-drafter-f16.gguf")
-    options = ("--profile", "Ada", "--data-dir", home.root, "--threads", 1, "--ctx", 256, "--max-tokens", 24)
+    options = ("--profile", "Ada", "--threads", 1, "--ctx", 256, "--max-tokens", 24)
     options += ("--draft-length", 4, "--seed", 1)  # drafts, whatever this machine is fast at
     for text in (said, OTHER):
-        monkeypatch.setattr("sys.stdin", io.StringIO(f"{text}\n"))
-        assert main(["chat", *map(str, (*pair, *options))]) == 0
-    assert main(["chat", "--prompt", said, *map(str, (*pair, *options))]) == 0  # leaves n-grams only
-    cli("list")  # drops what was printed so far
-    listed = [json.loads(line) for line in cli("show", "Ada", "--chats", "--json")[1].splitlines()]
+        assert cli("chat", *pair, *options, typed=f"{text}\n")[0] == 0
+    assert cli("chat", "--prompt", said, *pair, *options)[0] == 0  # leaves n-grams only
+    listed = [json.loads(line) for line in profile("show", "Ada", "--chats", "--json")[1].splitlines()]
     assert [source["kept"] for source in listed] == [True, True, False, False, False]
     other, mine, asked = listed[2:]  # newest first
     assert (asked["answers"], asked["id"].startswith("terminal-")) == (0, True)
@@ -289,46 +271,46 @@ def test_a_chat_on_the_terminal_is_listed_and_forgotten_by_its_name(cli, home, l
     assert mine["id"].startswith("terminal-")
     assert (mine["answers"], mine["versions"]) == (1, 0)
     assert mine["ngrams"] > 0
-    assert f"{mine['id']}  " in cli("show", "Ada", "--chats")[1]
-    assert cli("forget", "Ada", "--chat", "terminal-", "--yes")[0] == 2  # which of the two?
+    assert f"{mine['id']}  " in profile("show", "Ada", "--chats")[1]
+    assert profile("forget", "Ada", "--chat", "terminal-", "--yes")[0] == 2  # which of the two?
     assert "replay.sqlite" in holding(home, mine["id"])
-    code, out, _ = cli("forget", "Ada", "--chat", mine["id"][:16], typed="forget\n")
+    code, out, _ = profile("forget", "Ada", "--chat", mine["id"][:16], typed="forget\n")
     assert (code, "1 answer from the replay" in out) == (0, True)
     assert holding(home, mine["id"]) == set()
-    left = [json.loads(line)["id"] for line in cli("show", "Ada", "--chats", "--json")[1].splitlines()]
+    left = [json.loads(line)["id"] for line in profile("show", "Ada", "--chats", "--json")[1].splitlines()]
     assert set(left) == {lived.chat, lived.other, other["id"], asked["id"]}
 
 
-def test_settings_that_cannot_be_read_are_reset_and_kept_aside(cli, home):
+def test_settings_that_cannot_be_read_are_reset_and_kept_aside(profile, home):
     settings = home.profile("Ada").settings
     settings.write_bytes(b"\xff no settings")
-    code, out, _ = cli("reset-settings", "Ada")
+    code, out, _ = profile("reset-settings", "Ada")
     assert (code, "settings.toml.damaged-1" in out) == (0, True)
     assert load_settings(settings)[0] == AppSettings()
     assert settings.with_name("settings.toml.damaged-1").read_bytes() == b"\xff no settings"
 
 
-def test_settings_of_a_profile_that_is_in_use_are_not_reset(cli, home):
+def test_settings_of_a_profile_that_is_in_use_are_not_reset(profile, home):
     """The app would put them back with the next change."""
     paths = home.profile("Ada")
     paths.settings.write_text('theme = "dark"\n')
     with ChatStore(paths.chats):
-        code, _, err = cli("reset-settings", "Ada")
+        code, _, err = profile("reset-settings", "Ada")
     assert (code, "is in use" in err) == (2, True)
     assert paths.settings.read_text() == 'theme = "dark"\n'
 
 
-def test_a_profile_travels_as_one_file(cli, home, lived, tmp_path):
-    assert cli("export", "Ada", tmp_path)[0] == 0
-    code, _, err = cli("export", "Ada", tmp_path)
+def test_a_profile_travels_as_one_file(profile, home, lived, tmp_path):
+    assert profile("export", "Ada", tmp_path)[0] == 0
+    code, _, err = profile("export", "Ada", tmp_path)
     assert (code, "exists already" in err) == (2, True)
-    assert cli("export", "Ada", tmp_path, "--overwrite")[0] == 0
-    assert cli("import", tmp_path / "Ada.zip", "--name", "Eve")[0] == 0
+    assert profile("export", "Ada", tmp_path, "--overwrite")[0] == 0
+    assert profile("import", tmp_path / "Ada.zip", "--name", "Eve")[0] == 0
     paths = home.profile("Eve", create=False)
     with ChatStore(paths.chats) as store:
         assert {chat.id for chat in store.conversations()} == {lived.chat, lived.other}
     (tmp_path / "bad.zip").write_bytes(b"no zip")
-    assert cli("import", tmp_path / "bad.zip", "--name", "Mallory")[0] == 2
+    assert profile("import", tmp_path / "bad.zip", "--name", "Mallory")[0] == 2
 
 
 def _token_ids(lived: Lived, chat: str) -> list[int]:
