@@ -60,7 +60,10 @@ def _lending(args: argparse.Namespace) -> Lending:
     if not args.trusted_network and not listen.is_loopback:
         raise SettingsError(_refusal(listen))
     if args.cache_dir is not None:
-        _make(args.cache_dir)
+        try:
+            args.cache_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"The folder {args.cache_dir} cannot be made: {error.strerror}.") from None
     return Lending(listen, args.threads, args.device, args.cache_dir, _bytes(args.memory))
 
 
@@ -83,10 +86,3 @@ def _bytes(text: str | None) -> int | None:
     if count < _SMALLEST:
         raise SettingsError(f"--memory is {text[:40]!r}, but must be a size of at least 64MB, for instance 12GB.")
     return count
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(f"The folder {folder} cannot be made: {error.strerror}.") from None

@@ -15,6 +15,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -176,10 +177,8 @@ class RunStore:
             return []
         found = []
         for name in names:
-            try:
+            with suppress(StorageError):  # a broken run must not hide the others
                 found.append(self.load(name))
-            except StorageError:
-                continue  # a broken run must not hide the others
         return found
 
     def delete(self, run: str) -> None:

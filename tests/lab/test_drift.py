@@ -51,6 +51,15 @@ def schedule(*segments: tuple[str, str, int]) -> Schedule:
     return Schedule("test", tuple(Segment(*segment) for segment in segments))
 
 
+def begun(home, *options: str) -> subprocess.Popen:
+    """`bench drift` in a process of its own, behind its first answer."""
+    script = ["bench", "drift", "--schedule", "step", "--threads", "1", "--json", *options]
+    command = [sys.executable, "-m", "omnidraft", *script, "--data-dir", str(home.root)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.readline()
+    return process
+
+
 def steps(run: drift.DriftRun) -> list[Point]:
     return [event for event in run.events() if isinstance(event, Point)]
 
@@ -130,14 +139,10 @@ def test_a_run_reports_every_prompt_marks_the_switches_and_finishes(begin):
 
 
 def test_a_killed_run_keeps_what_it_had(home):
-    script = ["bench", "drift", "--schedule", "step", "--prompts", 3, "--max-tokens", 12, "--threads", 1, "--json"]
-    command = [sys.executable, "-m", "omnidraft", *map(str, script), "--data-dir", str(home.root)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    for _ in range(2):
-        process.stdout.readline()
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    process.stdout.close()
+    process = begun(home, "--prompts", "3", "--max-tokens", "12")
+    process.stdout.readline()
+    process.kill()
+    process.communicate()
     (state,) = RunStore(home.profile().root / "drift").runs()
     assert state.status == "running"
     assert 2 <= state.done < 6
@@ -301,10 +306,7 @@ def test_a_mistake_is_one_sentence(home, capsys, args):
 
 @pytest.mark.skipif(os.name == "nt", reason="signals as POSIX has them")
 def test_ctrl_c_stops_a_run_that_keeps_what_it_has(home):
-    script = ["bench", "drift", "--schedule", "step", "--max-tokens", 32, "--threads", 1, "--json"]
-    command = [sys.executable, "-m", "omnidraft", *map(str, script), "--data-dir", str(home.root)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    process.stdout.readline()
+    process = begun(home, "--max-tokens", "32")
     process.send_signal(signal.SIGINT)
     began = time.monotonic()
     out, err = process.communicate(timeout=60)
