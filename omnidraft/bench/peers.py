@@ -20,7 +20,7 @@ from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.prompting.prompt import prompt_ids
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.bench.pairs import PLAIN
-from omnidraft.bench.programs import Answer, LlamaServer, Models, Ours, Program, Question
+from omnidraft.bench.programs import Answer, LlamaServer, Models, Ours, Program
 from omnidraft.bench.questions import Prompts, choose
 from omnidraft.bench.report import Column, Report, Table, columns, label, name_of, sampling_of
 from omnidraft.bench.runner import PEERS, Peers, Work, decides, in_turns, same_ids
@@ -91,13 +91,10 @@ class _Bench:
         program}; promised: ways that promise it; notes: by program."""
         ways = [(name, way) for name, program in self._programs.items() for way in program.ways]
         for name, way in ways:
-            self._programs[name].answer(way, self._question(column, 0, part.train[-1], _WARM_UP_TOKENS))
+            self._ask(name, way, part.train[-1], column, 0, _WARM_UP_TOKENS)
         self._told(f"{part.task} {label(column)}: {len(part.test)} prompts, {len(ways)} ways")
-
-        def ask(way: tuple[str, str], number: int, prompt: Prompt) -> Answer:
-            return self._programs[way[0]].answer(way[1], self._question(column, number, prompt, self._plan.max_tokens))
-
-        found = in_turns(ways, part.test, ask)
+        longest = self._plan.max_tokens
+        found = in_turns(ways, part.test, lambda way, number, one: self._ask(*way, one, column, number, longest))
         drafted = [(name, way) for name, way in ways if way != PLAIN]
         return {
             "task": part.task, "column": column,
@@ -108,10 +105,11 @@ class _Bench:
             "notes": {name: program.notes for name, program in self._programs.items()},
         }  # fmt: skip
 
-    def _question(self, column: Column, number: int, prompt: Prompt, longest: int) -> Question:
+    def _ask(self, name: str, way: str, prompt: Prompt, column: Column, number: int, longest: int) -> Answer:
         messages = list(prompt.messages)
         ids = prompt_ids(self._template, self._vocabulary, messages, [])
-        return Question(messages, ids, sampling_of(column, seed=self._plan.seed + number, max_tokens=longest))
+        sampling = sampling_of(column, seed=self._plan.seed + number, max_tokens=longest)
+        return self._programs[name].answer(way, messages, ids, sampling)
 
 
 # Tables over the cells of a run: each way against its own program's plain decoding and against the first program's.

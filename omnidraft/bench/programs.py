@@ -1,7 +1,8 @@
 """The programs that `bench peers` compares: ours and llama.cpp's own server, each loaded by the class of its name.
 
 ways: names of its ways of answering, PLAIN first; notes: what it printed or should be known of it; exact: whether its
-ways promise plain decoding's text, also where that is drawn (greedily all do).
+ways promise plain decoding's text, also where that is drawn (greedily all do). All are asked the same, as messages and
+as ids of the target.
 
 An answer is rounds that bring tokens, cut where it begins to loop. What is counted is the same for all: the time behind
 the first round, which ends the reading of the prompt, and the tokens that came in it.
@@ -44,15 +45,6 @@ class Models:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """prompt: as ids of the target, the same for every program."""
-
-    messages: Sequence[Message]
-    prompt: Sequence[int]
-    sampling: SamplingSettings
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """ids: all that was said. tokens, decode: counted ones (above) and their seconds. per_pass: tokens a target pass,
     None where the program does not tell. looped: cut at a loop."""
@@ -82,8 +74,8 @@ class Ours:
         settings = ModelSettings(threads=models.threads, n_ctx=models.n_ctx)
         self._pair = Pair(home, models.target, models.drafter, settings)
 
-    def answer(self, way: str, question: Question) -> Answer:
-        return answer_of(self._pair.answer(way, question.messages, question.sampling))
+    def answer(self, way: str, messages: Sequence[Message], _ids: Sequence[int], sampling: SamplingSettings) -> Answer:
+        return answer_of(self._pair.answer(way, messages, sampling))
 
     def close(self) -> None:
         self._pair.close()
@@ -198,10 +190,9 @@ class LlamaServer:
         self.ways = tuple(wanted)
         self.notes = [f"{way}: {line}" for way, server in self._servers.items() for line in server.complaints()]
 
-    def answer(self, way: str, question: Question) -> Answer:
-        sampling = question.sampling
+    def answer(self, way: str, _messages: Sequence[Message], ids: Sequence[int], sampling: SamplingSettings) -> Answer:
         asked = {
-            "prompt": list(question.prompt), "n_predict": sampling.max_tokens, "stream": True, "return_tokens": True,
+            "prompt": list(ids), "n_predict": sampling.max_tokens, "stream": True, "return_tokens": True,
             "timings_per_token": True, "cache_prompt": False, "seed": sampling.seed, "repeat_penalty": 1.0,
             "temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p,
             "min_p": sampling.min_p, "samplers": ["top_k", "top_p", "min_p", "temperature"],

@@ -10,8 +10,7 @@ import argparse
 import importlib
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
@@ -86,28 +85,20 @@ def plan_of(args: argparse.Namespace) -> runner.Plan:
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Write after every report; print the last one, also of a run that is interrupted."""
+    """Write after every report; print the last one, also of a run that is interrupted. Finished cells are kept beside
+    the file that is written, else nowhere for long."""
     plan, home = plan_of(args), find_data_home(args.data_dir)
     files = [file for file in (args.out, args.markdown) if file]
     if missing := [file for file in files if not file.parent.is_dir()]:
         raise StorageError(f"There is no folder {missing[0].parent} to write {missing[0].name} to.")
     module = importlib.import_module(f"omnidraft.bench.{args.kind}")  # some bring torch
     told, report = partial(print, file=sys.stderr, flush=True), None
-    with _cells(args.out) as folder:
+    with tempfile.TemporaryDirectory(prefix="omnidraft-") as passing:
+        cells = Cells(args.out.with_suffix(".cells") if args.out else Path(passing))
         try:
-            for report in module.run(plan, Work(home, Cells(folder), told)):
+            for report in module.run(plan, Work(home, cells, told)):
                 write(report, args.out, args.markdown)
         finally:
             if report is not None:
                 print(*(json_lines(report) if args.json else text(report)), sep="\n", flush=True)
     return 0
-
-
-@contextmanager
-def _cells(out: Path | None) -> Iterator[Path]:
-    """Where finished cells are kept: beside the file that is written, else nowhere for long."""
-    if out is not None:
-        yield out.with_suffix(".cells")
-        return
-    with tempfile.TemporaryDirectory(prefix="omnidraft-") as folder:
-        yield Path(folder)

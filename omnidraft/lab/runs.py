@@ -88,8 +88,7 @@ class LoadedTarget:
 
 
 def start(
-    home: DataHome, folder: Path, schedule: Schedule, targets: Mapping[str, Path], drafter: Path,
-    options: Options | None = None,
+    home: DataHome, folder: Path, schedule: Schedule, targets: Mapping[str, Path], drafter: Path, options: Options
 ) -> DriftRun:  # fmt: skip
     """A new run below `folder`. targets: the model behind every name in the schedule.
 
@@ -100,7 +99,7 @@ def start(
         raise SettingsError(f"The schedule's target {missing[0]} is not among the given models.")
     choose_prompts(schedule)
     store = RunStore(folder)
-    return DriftRun(home, store, store.create(schedule, targets, drafter, options or Options()))
+    return DriftRun(home, store, store.create(schedule, targets, drafter, options))
 
 
 @dataclass(frozen=True, slots=True)

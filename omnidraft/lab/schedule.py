@@ -7,7 +7,7 @@ that leaves and comes back, within a vocabulary family (a, a2, a) and across two
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +77,9 @@ class Schedule:
         )
         return replace(self, segments=tuple(changed))
 
-    def as_dict(self) -> dict[str, Any]:
-        return {"name": self.name, "segments": [asdict(segment) for segment in self.segments]}
-
     @classmethod
     def from_dict(cls, data: Any, where: str = "The schedule") -> Schedule:
-        """The inverse of `as_dict`; SettingsError says what is wrong. `where` names the source in it."""
+        """Of its fields as JSON has them; SettingsError says what is wrong. `where` names the source in it."""
         segments = data.get("segments") if isinstance(data, dict) else None
         if not isinstance(segments, list) or not all(isinstance(s, dict) for s in segments):
             raise SettingsError(f'{where} must be an object with a list "segments" of objects.')

@@ -122,11 +122,7 @@ class RunState:
         return self.schedule.total
 
     def as_dict(self) -> dict[str, Any]:
-        return {
-            "format": FORMAT, "version": VERSION, "id": self.id, "created": self.created, "status": self.status,
-            "schedule": self.schedule.as_dict(), "targets": self.targets, "drafter": self.drafter,
-            "options": asdict(self.options), "points": [asdict(p) for p in self.points],
-        }  # fmt: skip
+        return {"format": FORMAT, "version": VERSION, **asdict(self)}
 
 
 def runs_folder(paths: ProfilePaths) -> Path:

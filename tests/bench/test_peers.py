@@ -13,7 +13,7 @@ import pytest
 from omnidraft.__main__ import main
 from omnidraft.bench.pairs import PLAIN
 from omnidraft.bench.peers import compared
-from omnidraft.bench.programs import Answer, LlamaServer, Models, Question, answer_of
+from omnidraft.bench.programs import Answer, LlamaServer, Models, answer_of
 from omnidraft.bench.report import Report, markdown
 from omnidraft.bench.runner import Cells, Peers, Work
 from omnidraft.decoding.events import Round
@@ -66,9 +66,9 @@ class Fake:
     def __init__(self) -> None:
         self.notes, self.closed = ["a note"], False
 
-    def answer(self, way: str, question: Question) -> Answer:
+    def answer(self, way: str, messages: object, ids: object, sampling: SamplingSettings) -> Answer:
         step = 1.0 if way == PLAIN else 0.5
-        return said(*(([n * 7 + question.sampling.seed], step) for n in range(question.sampling.max_tokens)))
+        return said(*(([n * 7 + sampling.seed], step) for n in range(sampling.max_tokens)))
 
     def close(self) -> None:
         self.closed = True
@@ -143,8 +143,8 @@ def test_the_server_is_asked_in_ids_and_believed_about_its_times(program):
     try:
         assert peer.ways == (PLAIN, "ngram-simple", "ngram-mod", "draft-simple")
         assert peer.notes == ["draft-simple: load_model: failed to initialize speculative decoding context"]
-        question = Question([], [1, 2], SamplingSettings(temperature=0.0, seed=3, max_tokens=5))
-        plain, quick = peer.answer(PLAIN, question), peer.answer("ngram-mod", question)
+        question = ([], [1, 2], SamplingSettings(temperature=0.0, seed=3, max_tokens=5))
+        plain, quick = peer.answer(PLAIN, *question), peer.answer("ngram-mod", *question)
         assert plain.ids == quick.ids == [100, 101, 102, 103, 104]
         assert (plain.tokens, plain.decode, quick.decode) == (4, pytest.approx(0.04), pytest.approx(0.02))
         assert (plain.per_pass, quick.per_pass) == (1.0, 2.0)

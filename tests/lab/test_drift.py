@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -92,7 +92,7 @@ def test_a_schedule_file_finds_the_prompt_files_beside_it(tmp_path):
     loaded = load_schedule(path)
     assert loaded.total == 3
     assert choose_prompts(loaded)[0].text == "One?"
-    assert Schedule.from_dict(loaded.as_dict()) == loaded
+    assert Schedule.from_dict(json.loads(json.dumps(asdict(loaded)))) == loaded
 
 
 @pytest.mark.parametrize(

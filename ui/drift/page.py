@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from html import escape
@@ -10,7 +11,6 @@ from pathlib import Path
 
 import gradio as gr
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
 
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
@@ -27,6 +27,11 @@ from ui.drift import form as drift_form
 from ui.drift import race as drift_race
 from ui.drift.form import OWN, Form
 
+EXPORTS: dict[str, tuple[Callable[[RunState], str], str]] = {
+    "csv": (to_csv, "text/csv"),
+    "json": (lambda state: json.dumps(to_json(state)), "application/json"),
+    "svg": (picture, "image/svg+xml"),
+}
 LITTLE = 0.05  # accepted, of the drafts: a fall from less shows nothing
 
 
@@ -106,9 +111,7 @@ def _fall(row: SegmentRow) -> str:
 
 
 def exports(state: RunState) -> str:
-    links = "".join(
-        f'<a href="/drift/{state.id}.{kind}" download>{kind.upper()}</a>' for kind in ("csv", "json", "svg")
-    )
+    links = "".join(f'<a href="/drift/{state.id}.{kind}" download>{kind.upper()}</a>' for kind in EXPORTS)
     return f'<div class="od-links">Export {links}</div>'
 
 
@@ -290,11 +293,8 @@ def add_routes(app: FastAPI, sessions: Sessions) -> None:
         session = session_of_request(sessions, request)
         run, _, kind = name.rpartition(".")
         state = session.drift.state(run)
-        if state is None or kind not in ("csv", "json", "svg"):
+        if state is None or kind not in EXPORTS:
             return Response("There is no such run.", status_code=404, media_type="text/plain")
         headers = {"content-disposition": f'attachment; filename="drift-{state.id}.{kind}"'}
-        if kind == "csv":
-            return Response(to_csv(state), media_type="text/csv", headers=headers)
-        if kind == "json":
-            return JSONResponse(to_json(state), headers=headers)
-        return Response(picture(state), media_type="image/svg+xml", headers=headers)
+        made, media_type = EXPORTS[kind]
+        return Response(made(state), media_type=media_type, headers=headers)
