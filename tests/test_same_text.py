@@ -96,6 +96,7 @@ def test_a_few_answers_of_a_real_model(drafters: dict[bool, Path], tmp_path: Pat
     assert not wrong
 
 
+@pytest.mark.slow
 def test_a_prompt_has_the_same_bits_however_it_was_read():
     """In one go, in pieces, token by token as an answer is written, behind what another conversation left."""
     with LlamaTarget.open(real_model(SMOL), ModelSettings(n_ctx=2048)) as target:
