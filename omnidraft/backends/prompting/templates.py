@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -34,8 +33,7 @@ from omnidraft.backends.prompting.messages import (
     shaped,
     stand_in,
 )
-from omnidraft.backends.prompting.sandbox import SafeTemplate, compile_template, template_options
-from omnidraft.backends.prompting.template_limits import TemplateLimit
+from omnidraft.backends.prompting.rendering import RENDERING, TemplateLimit, template_options
 from omnidraft.errors import ModelError, PromptRefused
 from omnidraft.vocab import Vocabulary
 
@@ -80,8 +78,8 @@ class Renderer:
         self.note: str | None = None
         self.stop: tuple[str, ...] = ()
         self._special = special
-        self.source, self._template = self._compile(source or for_tools, controls)
-        self._tool_source, self._tool_template = self._variant(for_tools)
+        self.source = self._chosen(source or for_tools, controls)
+        self._tool_source = for_tools if for_tools and self._fault(for_tools) is None else self.source
 
     @property
     def sources(self) -> str:
@@ -89,38 +87,29 @@ class Renderer:
         written = [self.written(messages, Given(True)) for messages in (ROLES, ROLES[1:], CALLED)]
         return "\n".join(filter(None, [self.source, self._tool_source, *written]))
 
-    def _compile(self, source: str | None, controls: Collection[str]) -> tuple[str, SafeTemplate]:
-        if source:
-            try:
-                return source, self._checked(source)
-            except jinja2.TemplateError as error:
-                self.note = f"The chat template of {self.name} cannot be used ({error})"
-        else:
-            self.note = NO_TEMPLATE.format(self.name)
+    def _chosen(self, source: str | None, controls: Collection[str]) -> str:
+        """The template if it can be used, else what stands in for it."""
+        fault = self._fault(source) if source else None
+        if source and fault is None:
+            return source
+        unusable = f"The chat template of {self.name} cannot be used ({fault})"
         chatml = {"<|im_start|>", "<|im_end|>"} <= set(controls)
+        self.note = unusable if source else NO_TEMPLATE.format(self.name)
         self.note += f", {AS_CHATML if chatml else AS_LINES}, and may answer poorly."
-        if chatml:
-            return _CHATML, compile_template(_CHATML)
-        self.stop = ("\nUser:",)
-        return _PLAIN, compile_template(_PLAIN)
+        self.stop = () if chatml else ("\nUser:",)
+        return _CHATML if chatml else _PLAIN
 
-    def _variant(self, source: str | None) -> tuple[str, SafeTemplate]:
-        """The template for conversations with tools; the ordinary one if there is no other that can be used."""
-        with suppress(jinja2.TemplateError):
-            if source:
-                return source, self._checked(source)
-        return self.source, self._template
-
-    def _checked(self, source: str) -> SafeTemplate:
-        """jinja2.TemplateError if the template cannot even write a question."""
-        template = compile_template(source)
-        if USER not in self._rendered(template, [{"role": "user", "content": USER}], Given(True)):
-            raise jinja2.TemplateError("it leaves out what was asked")
-        return template
+    def _fault(self, source: str) -> str | None:
+        """Why the template cannot be used, if it cannot even write a question."""
+        try:
+            written = self._rendered(source, [{"role": "user", "content": USER}], Given(True))
+        except jinja2.TemplateError as error:
+            return str(error)
+        return None if USER in written else "it leaves out what was asked"
 
     def form(self) -> ChatFormat:
         """How this model's answers are written."""
-        return format_of(self._tool_source, self._tool_template, tuple(self._special.items()))
+        return format_of(self._tool_source, tuple(self._special.items()))
 
     def first(self, ways: Sequence[list[Plain]], given: Given) -> str:
         """What the template writes of the first of these `ways` to say the same that it takes, as they are or with
@@ -155,19 +144,19 @@ class Renderer:
 
     def _render(self, messages: list[Plain], given: Given) -> str:
         tools = given.tools or any(m["role"] == "tool" or "tool_calls" in m for m in messages)
-        return self._rendered(self._tool_template if tools else self._template, messages, given)
+        return self._rendered(self._tool_source if tools else self.source, messages, given)
 
-    def _rendered(self, template: SafeTemplate, messages: list[Plain], given: Given) -> str:
+    def _rendered(self, source: str, messages: list[Plain], given: Given) -> str:
         known = template_variables(messages, list(given.tools), given.generation)
         variables = {**given.options, **self._special, **known}
         try:
-            return template.render(variables)
+            return RENDERING.render(source, variables)
         except TemplateLimit:
             raise
         except jinja2.TemplateError:
             if given.tools:
                 raise
-            return template.render({**variables, "tools": []})  # some go through a list without asking for it
+            return RENDERING.render(source, {**variables, "tools": []})  # some go through a list without asking for it
 
 
 # How thinking is switched through a template, which calls the switch what it likes. Found by rendering: an option is

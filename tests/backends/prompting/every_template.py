@@ -12,7 +12,7 @@ import pytest
 
 from omnidraft.backends.prompting.formats.chat_format import ChatFormat
 from omnidraft.backends.prompting.formats.of_template import format_of, template_variables
-from omnidraft.backends.prompting.sandbox import SafeTemplate, compile_template
+from omnidraft.backends.prompting.rendering import RENDERING
 from tests.backends.tool_templates import TEMPLATES
 
 PUBLISHED = Path(__file__).resolve().parents[4] / "shared" / "data" / "formats" / "templates"
@@ -63,20 +63,16 @@ def source(name: str) -> str:
 
 
 @cache
-def compiled(name: str) -> SafeTemplate:
-    return compile_template(source(name))
-
-
-@cache
 def form(name: str) -> ChatFormat:
-    return format_of(source(name), compiled(name), tuple(SPECIAL.items()))
+    return format_of(source(name), tuple(SPECIAL.items()))
 
 
 def rendered(name: str, messages: list[Any], tools: list[Any], begin: bool, options: Mapping[str, Any]) -> str | None:
     """What the template makes of a conversation; None where it refuses."""
     for offered in (tools, []):
         try:
-            return compiled(name).render({**SPECIAL, **template_variables(messages, offered, begin), **options})
+            known = template_variables(messages, offered, begin)
+            return RENDERING.render(source(name), {**SPECIAL, **known, **options})
         except jinja2.TemplateError:
             continue
     return None

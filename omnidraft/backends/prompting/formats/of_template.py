@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,7 +40,7 @@ from omnidraft.backends.prompting.formats.probe import (
     Probe,
     Render,
 )
-from omnidraft.backends.prompting.sandbox import SafeTemplate, compile_template
+from omnidraft.backends.prompting.rendering import RENDERING
 
 _SECONDS = 3.0  # of the processor's time, for all that a template is asked
 _LONGEST = 1 << 15  # characters; those in circulation write up to 7,000 around the few words they are given
@@ -49,22 +48,23 @@ _LONGEST = 1 << 15  # characters; those in circulation write up to 7,000 around 
 
 def format_of_source(source: str) -> ChatFormat:
     """jinja2.TemplateError if the template is not valid."""
-    return format_of(source, compile_template(source), (("bos_token", ""), ("eos_token", "")))
+    RENDERING.render(source, None)
+    return format_of(source, (("bos_token", ""), ("eos_token", "")))
 
 
 @lru_cache(32)
-def format_of(source: str, template: SafeTemplate, special: tuple[tuple[str, str], ...]) -> ChatFormat:
+def format_of(source: str, special: tuple[tuple[str, str], ...]) -> ChatFormat:
     """special: names and texts of the model's own tokens, as the template knows them."""
-    until = time.thread_time() + _SECONDS
+    until = RENDERING.seconds + _SECONDS
 
     def render(
         messages: list[Mapping[str, Any]], tools: list[Any], add_generation_prompt: bool, options: Mapping[str, Any]
     ) -> str | None:
-        if time.thread_time() > until:
+        if RENDERING.seconds > until:
             return None
         given = template_variables(messages, tools, add_generation_prompt)
         try:
-            text = template.render({**dict(special), **given, **options})
+            text = RENDERING.render(source, {**dict(special), **given, **options})
         except jinja2.TemplateError:
             return None
         return text if len(text) <= _LONGEST else None

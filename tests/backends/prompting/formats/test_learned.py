@@ -2,8 +2,6 @@
 
 import json
 from functools import cache
-from itertools import count
-from types import SimpleNamespace
 
 import pytest
 
@@ -11,6 +9,7 @@ from omnidraft.backends.prompting.formats import of_template
 from omnidraft.backends.prompting.formats.chat_format import Call
 from omnidraft.backends.prompting.formats.of_template import format_of_source
 from omnidraft.backends.prompting.formats.open import read
+from omnidraft.backends.prompting.rendering import RENDERING
 
 TOOLS = {"look_up": {"type": "object", "properties": {"word": {"type": "string"}, "count": {"type": "integer"}}}}
 CALL = [Call("look_up", '{"word": "a \\"b\\"", "count": 2}')]
@@ -79,12 +78,22 @@ def test_a_call_that_breaks_off_in_the_middle_of_a_thought_was_only_spoken_of(si
     assert (named.reasoning, named.calls) == ("They write <act:look_up>x", [])
 
 
+class SlowTemplates:
+    """Every rendering takes a second."""
+
+    seconds = 0.0
+
+    def render(self, source, variables):
+        self.seconds += 1.0
+        return RENDERING.render(source, variables)
+
+
 def test_a_template_that_takes_its_time_or_writes_without_end_tells_nothing(monkeypatch):
     """One rendering may take seconds, a reader of twenty thousand tags more than a gigabyte."""
-    asked = count()
-    monkeypatch.setattr(of_template, "time", SimpleNamespace(thread_time=lambda: next(asked)))
+    slow = SlowTemplates()
+    monkeypatch.setattr(of_template, "RENDERING", slow)
     assert not format_of_source(TURNS.replace("CALLS", JSON) + "{# a second for every rendering #}").learned
-    assert next(asked) > of_template._SECONDS
+    assert slow.seconds > of_template._SECONDS
     monkeypatch.undo()
     assert format_of_source(TURNS.replace("CALLS", JSON) + "{# as fast as it is #}").learned
     for long in ("<a>" * 20_000, "[" * 40_000, "x" * 40_000):
