@@ -33,8 +33,7 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.server.api import errors
 from omnidraft.server.api import reply as completions
 from omnidraft.server.api.errors import BadRequest, error_reply, read_body, refused
-from omnidraft.server.api.forms import ChatForm, TextForm
-from omnidraft.server.api.logprobs import Logprobs
+from omnidraft.server.api.forms import ChatForm, Logprobs, TextForm
 from omnidraft.server.api.reply import Reply
 from omnidraft.server.api.request import EFFORT, Choice, CompletionRequest, Prompt
 

@@ -20,7 +20,7 @@ from omnidraft.app import models_list
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
-from omnidraft.server.api import answers, errors, infill, responses_input, responses_output
+from omnidraft.server.api import answers, errors, infill, responses
 from omnidraft.server.api.embeddings import embed
 from omnidraft.server.api.errors import error_reply, refused
 from omnidraft.server.api.request import CompletionRequest
@@ -63,8 +63,8 @@ def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool)
         return await guarded(request, partial(answers.complete, infill.read, form=infill))
 
     @app.post("/v1/responses")
-    async def responses(request: Request) -> Response:
-        return await guarded(request, partial(answers.complete, responses_input.read, form=responses_output))
+    async def respond(request: Request) -> Response:
+        return await guarded(request, partial(answers.complete, responses.read, form=responses))
 
     @app.post("/v1/embeddings")
     async def embeddings(request: Request) -> Response:
