@@ -8,13 +8,14 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import ENDED, AnswerJob, Listener
 from omnidraft.app.session import Session
 from omnidraft.app.speeds import PlainSpeed
 from omnidraft.backends.prompting.prompted_model import Continued
-from omnidraft.chats import Message, answer_meta
+from omnidraft.chats import Message
 from omnidraft.chats.records import last_step, steps_meta
 from omnidraft.decoding.events import Event, Round
 from omnidraft.decoding.request import AnswerRequest
@@ -50,8 +51,8 @@ class KeptAnswer(Listener):
         template = AnswerRequest((), sampling).told(engine.target.template) if engine else None
         thinks = (template.opens_thoughts or None) if template else None
         marks = template.thought_marks if template else None
-        told = answer_meta(target=session.target_name(), note=note, seed=sampling.seed, thinks=thinks, marks=marks)
-        meta = {**told, "partial": True}
+        told = {"target": session.target_name(), "note": note, "seed": sampling.seed, "thinks": thinks, "marks": marks}
+        meta = _said({**told, "partial": True})
         message = session.store.append(question.chat, "assistant", "", parent=question.id, meta=meta)
         return cls(session, message)
 
@@ -96,34 +97,36 @@ class KeptAnswer(Listener):
                 self.session.store.save_partial(self.message.id, job.text, meta, final=True)
                 return
             live.add_earlier(self.message.statistics)
-        statistics = asdict(live.statistics)
         plain = live.plain(self.session.plain_rounds.of(self.target)) or stored_plain(self.message)
         live.settled_plain = plain  # another target's rounds, or its own again, must not change it
         self.session.plain_rounds.add(self.target, live.times.plain)
-        meta = answer_meta(
-            statistics=statistics,
-            token_ids=[*self._ids_before(), *live.ids],
-            origins=[origin for _, origin in live.pieces],
-            target=self.target,
-            seed=live.seed if live.seed is not None else self.message.meta.get("seed"),
-            finish_reason="failed" if job.error else live.finish_reason,
-            pieces=[text for text, _ in live.pieces] or None,
-            notices=live.notices or None,
-            error=job.error,
-            note=self.message.meta.get("note"),
-            thinks=self.message.meta.get("thinks"),
-            marks=self.message.meta.get("marks"),
-            plain=plain.speed if plain is not None else None,
-            plain_error=plain.error if plain is not None else None,
-            disabled=live.disabled_reason,
-            steps=steps_meta(job.steps) or None,
-        )
+        begun = self.message.meta
+        meta = _said({
+            "statistics": asdict(live.statistics),
+            "token_ids": [*self._ids_before(), *live.ids],
+            "origins": [origin for _, origin in live.pieces],
+            "target": self.target,
+            "seed": live.seed if live.seed is not None else begun.get("seed"),
+            "finish_reason": "failed" if job.error else live.finish_reason,
+            "pieces": [text for text, _ in live.pieces],
+            "notices": live.notices,
+            "error": job.error,
+            **{name: begun.get(name) for name in ("note", "thinks", "marks")},
+            **({"plain": plain.speed, "plain_error": plain.error} if plain is not None else {}),
+            "disabled": live.disabled_reason,
+            "steps": steps_meta(job.steps),
+        })  # fmt: skip
         self.session.store.save_partial(self.message.id, job.text, meta, final=True)
 
     def _ids_before(self) -> list[int]:
         """Ids of the part that was there, as the engine read them."""
         engine = self.session.assistant.engine
         return [*self._ids_of_before, *(engine.written_ids(self.continued) if engine is not None else [])]
+
+
+def _said(meta: dict[str, Any]) -> dict[str, Any]:
+    """Without what there is nothing to say of."""
+    return {name: value for name, value in meta.items() if value is not None and value != []}
 
 
 def keep_target(session: Session, chat: str, target: Path) -> None:

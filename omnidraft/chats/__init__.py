@@ -5,7 +5,7 @@ Knows nothing of models, of decoding or of pages; the statistics and tokens of a
 
 from omnidraft.chats.library import Fact, Library, Preset, Prompt
 from omnidraft.chats.pictures import PictureFile, TextFile, files_meta
-from omnidraft.chats.records import Conversation, Hit, Message, answer_meta
+from omnidraft.chats.records import Conversation, Hit, Message
 from omnidraft.chats.store import ChatStore
 from omnidraft.chats.titles import automatic_title
 from omnidraft.chats.transfer import export_json, export_markdown, import_json, import_markdown, read_json
@@ -21,7 +21,6 @@ __all__ = [
     "Preset",
     "Prompt",
     "TextFile",
-    "answer_meta",
     "automatic_title",
     "export_json",
     "export_markdown",

@@ -155,7 +155,7 @@ class Conversation:
 class Message:
     """One version of one turn. `parent` is the message it answers (None: the first turn).
 
-    `active`: the version shown among its siblings. `meta` holds JSON values only; see `answer_meta`.
+    `active`: the version shown among its siblings. `meta` holds JSON values only; see `sound`.
     """
 
     id: str
@@ -215,31 +215,9 @@ class Hit:
     snippet: str
 
 
-def answer_meta(
-    *,
-    statistics: Mapping[str, Any] | None = None,
-    token_ids: Sequence[int] = (),
-    origins: Sequence[str] = (),
-    target: str | None = None,
-    seed: int | None = None,
-    finish_reason: str | None = None,
-    **more: Any,
-) -> dict[str, Any]:
-    """The meta data of an assistant message, as JSON values (NumPy numbers become plain, NaN becomes None)."""
-    given = {
-        "statistics": dict(statistics) if statistics else None,
-        "token_ids": list(token_ids) or None,
-        "origins": list(origins) or None,
-        "target": target,
-        "seed": seed,
-        "finish_reason": finish_reason,
-        **more,
-    }
-    return {name: json_value(value) for name, value in given.items() if value is not None}
-
-
 def json_value(value: Any) -> Any:
-    """`value` with everything JSON cannot say made sayable; TypeError for what has no counterpart."""
+    """`value` with everything JSON cannot say made sayable (NumPy numbers become plain, NaN becomes None); TypeError
+    for what has no counterpart."""
     if value is None or isinstance(value, (bool, str)):
         return whole_text(value) if isinstance(value, str) else value
     if isinstance(value, Mapping):

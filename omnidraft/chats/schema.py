@@ -7,11 +7,11 @@ from the first turn gives the conversation as shown. `seq` orders siblings by ag
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
 
 from omnidraft.chats.records import Conversation, Message, sound, tags_of, whole_text
 from omnidraft.chats.search import MessageIndex
@@ -88,78 +88,69 @@ MIGRATIONS: tuple[Migration, ...] = (
 )
 
 
-# Between table rows and records: the columns, named once, and the values as SQLite holds them.
+# Between table rows and records: columns are named as fields, and most hold their values as they are.
 
 
-CONVERSATION = (
-    "id, title, created, updated, named, system, sampling, target, speculation, pinned, archived, tags, tools"
-)
-MESSAGE = "id, chat, parent, role, content, created, active, meta"
+R = TypeVar("R", Conversation, Message)
 
 
-def conversation(row: tuple[Any, ...]) -> Conversation:
-    name, title, created, updated, named, system, sampling, target, *switches, tags, tools = row
-    chosen, (speculation, pinned, archived) = _sampling(sampling), map(bool, switches)
-    known = (name, title, created, updated, bool(named), system, chosen, target, speculation, pinned)
-    return Conversation(*known, tags_of(json.loads(tags)), _tools(tools), archived)
-
-
-def message(row: tuple[Any, ...]) -> Message:
-    name, chat, parent, role, content, created, active, meta = row
-    return Message(name, chat, parent, role, content, created, bool(active), sound(json.loads(meta)))
-
-
-def insert_conversation(connection: sqlite3.Connection, chat: Conversation) -> None:
-    plain = (chat.id, chat.title, chat.created, chat.updated, chat.named, chat.system)
-    chosen = (_sampling_json(chat.sampling), chat.target, chat.speculation, chat.pinned, chat.archived)
-    values = (*plain, *chosen, _tags_json(chat.tags), _tools_json(chat.tools))
-    connection.execute(f"INSERT INTO conversations ({CONVERSATION}) VALUES ({', '.join('?' * len(values))})", values)
-
-
-def insert_message(connection: sqlite3.Connection, of: Message) -> int:
-    """Returns the number of the new row."""
-    meta = json.dumps(of.meta, ensure_ascii=False)
-    values = (of.id, of.chat, of.parent, of.role, of.content, of.created, of.active, meta)
-    return (
-        connection.execute(f"INSERT INTO messages ({MESSAGE}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values).lastrowid or 0
-    )
-
-
-def changes(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Column values for the fields of a conversation that may be changed; TypeError for others."""
-    makers: dict[str, Callable[[Any], Any]] = {
-        "system": whole_text, "sampling": _sampling_json, "target": lambda t: t, "speculation": bool,
-        "pinned": bool, "archived": bool, "tags": _tags_json, "tools": _tools_json,
-    }  # fmt: skip
-    if unknown := given.keys() - makers.keys():
-        raise TypeError(f"a conversation has no {', '.join(sorted(unknown))} to change")
-    return {name: makers[name](value) for name, value in given.items()}
-
-
-def _tools_json(tools: Sequence[str] | None) -> str | None:
-    return None if tools is None else json.dumps(list(tools))
-
-
-def _tools(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else tuple(json.loads(text))
-
-
-def _tags_json(given: Any) -> str:
-    return json.dumps(tags_of(list(given)), ensure_ascii=False)
-
-
-def _sampling_json(sampling: SamplingSettings | None) -> str | None:
-    return None if sampling is None else json.dumps(to_dict(sampling), ensure_ascii=False)
+def _json(value: Any) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False)
 
 
 def _sampling(text: str | None) -> SamplingSettings | None:
     """A stored preset; what this version's ranges refuse falls back to the profile's settings."""
-    if text is None:
-        return None
     try:
-        return from_dict(SamplingSettings, json.loads(text))[0]
+        return None if text is None else from_dict(SamplingSettings, json.loads(text))[0]
     except SettingsError:
         return None
+
+
+_STORED: dict[str, Callable[[Any], Any]] = {
+    "system": whole_text,
+    "sampling": lambda sampling: _json(sampling and to_dict(sampling)),
+    "tags": lambda tags: _json(tags_of(list(tags))),
+    "tools": lambda tools: _json(tools and list(tools)),
+    "meta": _json,
+}
+_READ: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("named", "speculation", "pinned", "archived", "active"), bool),
+    "sampling": _sampling,
+    "tags": lambda text: tags_of(json.loads(text)),
+    "tools": lambda text: text and tuple(json.loads(text)),
+    "meta": lambda text: sound(json.loads(text)),
+}
+
+
+def conversations(db: Database, rest: str, values: Any = ()) -> list[Conversation]:
+    """Those that the rest of a SELECT names, in its order."""
+    return _selected(Conversation, db, f"conversations {rest}", values)
+
+
+def messages(db: Database, rest: str, values: Any = (), before: str = "") -> list[Message]:
+    """Likewise; `before`: what stands before the SELECT."""
+    return _selected(Message, db, f"messages {rest}", values, before)
+
+
+def _selected(kind: type[R], db: Database, rest: str, values: Any, before: str = "") -> list[R]:
+    names = [field.name for field in fields(kind)]
+    rows = db.all(f"{before} SELECT {', '.join(names)} FROM {rest}", values)
+    given = [{name: _READ[name](value) if name in _READ else value for name, value in zip(names, row, strict=True)}
+             for row in rows]  # fmt: skip
+    return [kind(**one) for one in given]
+
+
+def insert(db: Database, table: str, record: Conversation | Message) -> int:
+    """Returns the number of the new row."""
+    values = changes({field.name: getattr(record, field.name) for field in fields(record)})
+    marks = ", ".join("?" * len(values))
+    row = db.connection.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))
+    return row.lastrowid or 0
+
+
+def changes(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Column values for fields."""
+    return {name: _STORED[name](value) if name in _STORED else value for name, value in given.items()}
 
 
 # What was deleted leaves the file of conversations: at once, or some quiet seconds later, so that nobody waits for it.

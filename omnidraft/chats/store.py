@@ -28,7 +28,6 @@ from omnidraft.chats.titles import UNTITLED, automatic_title
 from omnidraft.errors import StorageError
 from omnidraft.storage.database import Database
 
-PARTIAL_SECONDS = 1.0  # a growing answer is written at most this often
 AHEAD_SECONDS = 86_400.0  # clocks differ; what is dated further ahead is wrong
 
 
@@ -37,6 +36,7 @@ class Place(Enum):
 
 
 LAST = Place.LAST
+CHANGEABLE = {"system", "sampling", "target", "speculation", "pinned", "archived", "tags", "tools"}
 # A clock set right again, or a file from elsewhere: by their dates they would head the list for years.
 _RECENT = "CASE WHEN updated > ? THEN 0 ELSE updated END DESC, rowid DESC"
 
@@ -45,7 +45,6 @@ class ChatStore:
     """Conversations and their messages. Opens (and makes) `file`; StorageError if it cannot or the file is not ours."""
 
     def __init__(self, file: Path, *, full_text: bool = True) -> None:
-        self._written: dict[str, float] = {}  # message id -> when its growing answer was last stored
         self._db = Database(file, APPLICATION_ID, MIGRATIONS)
         try:
             with self._db.changing():
@@ -82,22 +81,19 @@ class ChatStore:
     def conversations(self, limit: int = -1) -> list[Conversation]:
         """Pinned ones first, then the most recently used, archived ones last; all by default. What is dated into the
         future comes behind its like."""
-        order, values = f"ORDER BY archived, pinned DESC, {_RECENT} LIMIT ?", (time.time() + AHEAD_SECONDS, limit)
-        found = self._db.all(f"SELECT {schema.CONVERSATION} FROM conversations {order}", values)
-        return [schema.conversation(row) for row in found]
+        order, ahead = f"ORDER BY archived, pinned DESC, {_RECENT} LIMIT ?", time.time() + AHEAD_SECONDS
+        return schema.conversations(self._db, order, (ahead, limit))
 
     def latest(self) -> Conversation | None:
         """The most recently used one, pinned or not; None if there is none but archived ones."""
-        order = f"WHERE NOT archived ORDER BY {_RECENT} LIMIT 1"
-        found = self._db.all(f"SELECT {schema.CONVERSATION} FROM conversations {order}", (time.time() + AHEAD_SECONDS,))
-        return schema.conversation(found[0]) if found else None
+        order, ahead = f"WHERE NOT archived ORDER BY {_RECENT} LIMIT 1", time.time() + AHEAD_SECONDS
+        return next(iter(schema.conversations(self._db, order, (ahead,))), None)
 
     def get(self, chat: str) -> Conversation:
         """StorageError if it was deleted."""
-        found = self._db.all(f"SELECT {schema.CONVERSATION} FROM conversations WHERE id = ?", (chat,))
-        if not found:
+        if not (found := schema.conversations(self._db, "WHERE id = ?", (chat,))):
             raise StorageError("This conversation no longer exists.")
-        return schema.conversation(found[0])
+        return found[0]
 
     def rename(self, chat: str, title: str) -> Conversation:
         """Name a conversation; an empty title goes back to the automatic one."""
@@ -110,7 +106,10 @@ class ChatStore:
             return self.get(chat)
 
     def update(self, chat: str, **changes: Any) -> Conversation:
-        """Change `system`, `sampling`, `target`, `speculation`, `pinned`, `archived`, `tags` or `tools`."""
+        """Change `system`, `sampling`, `target`, `speculation`, `pinned`, `archived`, `tags` or `tools`; TypeError for
+        other names."""
+        if unknown := changes.keys() - CHANGEABLE:
+            raise TypeError(f"a conversation has no {', '.join(sorted(unknown))} to change")
         with self._db.changing():
             self.get(chat)
             for column, value in schema.changes(changes).items():
@@ -183,11 +182,8 @@ class ChatStore:
         """All versions of a message, itself included, oldest first."""
         with self._db.using():
             known = self.message(message)
-            which = "chat = ? AND parent IS ?"
-            rows = self._db.all(
-                f"SELECT {schema.MESSAGE} FROM messages WHERE {which} ORDER BY seq", (known.chat, known.parent)
-            )
-            return [schema.message(row) for row in rows]
+            which = "WHERE chat = ? AND parent IS ? ORDER BY seq"
+            return schema.messages(self._db, which, (known.chat, known.parent))
 
     def versions(self, chat: str) -> dict[str, tuple[int, int]]:
         """For each message its place among its versions (from 1) and their number."""
@@ -246,22 +242,24 @@ class ChatStore:
 
     def save_partial(
         self, message: str, content: str, meta: Mapping[str, Any] | None = None, *, final: bool = False
-    ) -> bool:
-        """Store an answer as it grows: its text at most once a second, `meta` and what is `final` always. Returns
-        whether it was stored.
-
-        `meta` None keeps what is stored. Until `final` the message is `partial`. One deleted meanwhile is not an error.
-        """
-        with self._db.using():
-            now = time.monotonic()
-            if not final and meta is None and now - self._written.get(message, -PARTIAL_SECONDS) < PARTIAL_SECONDS:
-                return False
-            self._written.pop(message, None)
-            with self._db.changing():
-                stored = self._overwrite(message, whole_text(content), meta, final)
-            if stored and not final:
-                self._written[message] = now
-            return stored
+    ) -> None:
+        """Store an answer as it grows. `meta` None keeps what is stored. Until `final` the message is `partial`. One
+        deleted meanwhile is not an error."""
+        content = whole_text(content)
+        with self._db.changing():
+            try:
+                old = self.message(message)
+            except StorageError:
+                return
+            kept = dict(old.meta if meta is None else json_value(meta))
+            kept.pop("partial", None)
+            if not final:
+                kept["partial"] = True
+            text = json.dumps(kept, ensure_ascii=False)
+            self._db.run("UPDATE messages SET content = ?, meta = ? WHERE id = ?", (content, text, message))
+            row = self._db.all("SELECT seq FROM messages WHERE id = ?", (message,))
+            self._index.change(row[0][0], old.content, content)
+            self._touch(old.chat)
 
     def search(self, query: str, limit: int = 50) -> list[Hit]:
         """Titles, tags and messages (every version) with all words of `query` or words beginning so; newest first."""
@@ -298,9 +296,9 @@ class ChatStore:
         with self._db.changing():
             self.pictures.keep(pictures)
             for chat, messages in conversations:
-                schema.insert_conversation(self._db.connection, chat)
+                schema.insert(self._db, "conversations", chat)
                 for message in messages:
-                    self._index.add(schema.insert_message(self._db.connection, message), message.content)
+                    self._index.add(schema.insert(self._db, "messages", message), message.content)
                 added.append(chat)
         return added
 
@@ -309,23 +307,6 @@ class ChatStore:
         return set(self._db.all("SELECT name, ifnull(sql, '') FROM sqlite_master"))
 
     # Inside
-
-    def _overwrite(self, message: str, content: str, meta: Mapping[str, Any] | None, final: bool) -> bool:
-        try:
-            old = self.message(message)
-        except StorageError:
-            return False
-        kept = dict(old.meta if meta is None else json_value(meta))
-        kept.pop("partial", None)
-        if not final:
-            kept["partial"] = True
-        text = json.dumps(kept, ensure_ascii=False)
-        self._db.run("UPDATE messages SET content = ?, meta = ? WHERE id = ?", (content, text, message))
-        self._index.change(
-            self._db.all("SELECT seq FROM messages WHERE id = ?", (message,))[0][0], old.content, content
-        )
-        self._touch(old.chat)
-        return True
 
     def _touch(self, chat: str) -> None:
         self._db.run("UPDATE conversations SET updated = ? WHERE id = ?", (time.time(), chat))

@@ -20,8 +20,8 @@ WITH RECURSIVE branch(depth, seq) AS (
     SELECT depth + 1, child.seq FROM branch JOIN messages AS here ON here.seq = branch.seq
         JOIN messages AS child ON child.chat = :chat AND child.parent = here.id AND child.active
 )
-SELECT {columns} FROM branch JOIN messages USING (seq) ORDER BY depth
 """
+_SHOWN = "JOIN branch USING (seq) ORDER BY depth"
 
 _LINE = """
 WITH RECURSIVE line(id, parent) AS (
@@ -34,26 +34,24 @@ WITH RECURSIVE line(id, parent) AS (
 
 def message(db: Database, of: str) -> Message:
     """StorageError if it was deleted."""
-    found = db.all(f"SELECT {schema.MESSAGE} FROM messages WHERE id = ?", (of,))
-    if not found:
+    if not (found := schema.messages(db, "WHERE id = ?", (of,))):
         raise StorageError("This message no longer exists.")
-    return schema.message(found[0])
+    return found[0]
 
 
 def everything(db: Database, chat: str) -> list[Message]:
     """All versions of all messages, parents before children."""
-    found = db.all(f"SELECT {schema.MESSAGE} FROM messages WHERE chat = ? ORDER BY seq", (chat,))
-    return [schema.message(row) for row in found]
+    return schema.messages(db, "WHERE chat = ? ORDER BY seq", (chat,))
 
 
 def shown(db: Database, chat: str) -> list[Message]:
     """The active branch, first turn first."""
-    return [schema.message(row) for row in db.all(_BRANCH.format(columns=schema.MESSAGE), {"chat": chat})]
+    return schema.messages(db, _SHOWN, {"chat": chat}, before=_BRANCH)
 
 
 def last(db: Database, chat: str) -> str | None:
     """The id of the last message shown."""
-    found = db.all(_BRANCH.format(columns="id"), {"chat": chat})
+    found = db.all(f"{_BRANCH} SELECT id FROM messages {_SHOWN}", {"chat": chat})
     return found[-1][0] if found else None
 
 
@@ -76,7 +74,7 @@ def add(db: Database, new: Message) -> int:
             raise StorageError("A message cannot answer one of another conversation.")
         show(db, new.chat, new.parent)
     db.run("UPDATE messages SET active = 0 WHERE chat = ? AND parent IS ? AND active", (new.chat, new.parent))
-    return schema.insert_message(db.connection, new)
+    return schema.insert(db, "messages", new)
 
 
 def line(db: Database, of: str) -> list[Message]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import gradio as gr
 import pytest
 
-from omnidraft.app import conversing
-from omnidraft.app.attached import fitted, sizes
-from omnidraft.app.facts import SHARE, fitting, with_facts
+from omnidraft.app import conversing, kept_answer
+from omnidraft.app.attached import SHARE, fitted, fitting, sizes, with_facts
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import Fact, TextFile
 from omnidraft.chats.pictures import with_files
+from omnidraft.decoding.events import Round
 from omnidraft.errors import ContextFull, GrammarError, StorageError
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.paths import find_data_home
@@ -186,3 +187,14 @@ def test_what_is_no_form_is_refused_and_nothing_is_kept(form, session):
         options.store(session, chat, "Be brief.", 0.8, 0.95, 0.05, 40, 1.0, None, "", form, "auto")
     kept = session.store.get(chat)
     assert (kept.system, kept.sampling) == ("", None)
+
+
+def test_a_growing_answer_is_stored_once_a_second(session, chat, monkeypatch):
+    clock, stored = [100.0], []
+    monkeypatch.setattr(kept_answer, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(session.store, "save_partial", lambda *given: stored.append(given))
+    keeper = kept_answer.KeptAnswer(session, session.store.append(chat.id, "assistant", ""))
+    for _ in range(50):  # five seconds of an answer, ten rounds a second
+        clock[0] += 0.1
+        keeper.event(SimpleNamespace(spoken="One."), Round(0, 0, 0, 0, 1, 0.0, 0.0, 0.1, 0.0))
+    assert len(stored) in (4, 5)

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from omnidraft.chats import ChatStore, answer_meta, schema
+from omnidraft.chats import ChatStore, schema
 from omnidraft.chats.library import Prompt
 from omnidraft.errors import StorageError
 
@@ -35,7 +35,7 @@ def talk(store, word, turns=3, filler=""):
         answer = store.append(chat.id, "assistant", "")
         for step in range(3):
             store.save_partial(answer.id, f"step {step} {word}" * (step + 1))
-        meta = answer_meta(statistics={"tokens": turn}, pieces=[word], finish_reason="stop")
+        meta = {"statistics": {"tokens": turn}, "pieces": [word], "finish_reason": "stop"}
         store.save_partial(answer.id, f"answer {turn} {word} {filler}", meta, final=True)
         store.edit(question.id, f"edited {word}")
         store.select(answer.id)
@@ -173,8 +173,7 @@ def test_a_deletion_that_was_killed_is_finished_at_the_next_opening(tmp_path, po
 
 WRITER = """
 import sys
-from omnidraft.chats import ChatStore, store as module
-module.PARTIAL_SECONDS = 0
+from omnidraft.chats import ChatStore
 store = ChatStore(sys.argv[1])
 chat = store.create("killed").id
 print(chat, flush=True)

@@ -7,18 +7,18 @@ import time
 
 import pytest
 
-from omnidraft.chats import answer_meta, export_json, import_json
+from omnidraft.chats import export_json, import_json
 from omnidraft.chats.records import sound
 
 WRONG = {
     "statistics": [], "token_ids": [-1], "origins": "target", "pieces": [["a"]], "notices": [1], "target": 5,
     "seed": -1, "finish_reason": 3, "error": {}, "note": ["<b>"], "disabled": 1, "plain": 10**400, "partial": "no",
 }  # fmt: skip
-GOOD = answer_meta(
-    statistics={"tokens": 3, "draft": 0.5, "origins": {"target": 1}}, token_ids=[5, 6], origins=["target", "somewhere"],
-    target="tiny", seed=2**62, finish_reason="stop", pieces=["a", "b"], notices=["n"], error="e", note="m", plain=2.5,
-    disabled="d", partial=True,
-)  # fmt: skip
+GOOD = {
+    "statistics": {"tokens": 3, "draft": 0.5, "origins": {"target": 1}}, "token_ids": [5, 6], "target": "tiny",
+    "origins": ["target", "somewhere"], "seed": 2**62, "finish_reason": "stop", "pieces": ["a", "b"], "notices": ["n"],
+    "error": "e", "note": "m", "plain": 2.5, "disabled": "d", "partial": True,
+}  # fmt: skip
 
 
 def imported(store, meta: object, **dates: float):

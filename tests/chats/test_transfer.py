@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from omnidraft.chats import (
     ChatStore,
-    answer_meta,
     export_json,
     export_markdown,
     import_json,
@@ -34,7 +33,7 @@ def chat(store):
         system="Be brief.", sampling=SamplingSettings(top_k=4, stop=("\n",)), target="a", speculation=False
     )
     q1 = store.append(made.id, "user", "Tides?")
-    a1 = store.append(made.id, "assistant", "Moon.", meta=answer_meta(token_ids=[1], origins=["target"], seed=2**62))
+    a1 = store.append(made.id, "assistant", "Moon.", meta={"token_ids": [1], "origins": ["target"], "seed": 2**62})
     store.append(made.id, "assistant", "The moon 🌙\n\n```\ncode\n```", parent=q1.id)
     store.edit(q1.id, "Springs?")
     store.select(a1.id)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.chats import ChatStore, answer_meta
+from omnidraft.chats import ChatStore
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.learning.adapters.store import AdapterStore, Candidate, keep_candidate
@@ -78,7 +78,7 @@ class Lived:
         )
         said = "".join(e.text for e in events if isinstance(e, (Token, Finished)))
         ids = [e.id for e in events if isinstance(e, Token)]
-        store.append(chat, "assistant", said, meta=answer_meta(token_ids=ids, target="tiny-target-a"))
+        store.append(chat, "assistant", said, meta={"token_ids": ids, "target": "tiny-target-a"})
         return chat, said
 
     def _adapter(self, name: str, chats: list[str]) -> Path:
@@ -197,7 +197,7 @@ def test_an_n_gram_goes_only_if_no_other_conversation_taught_it(home, lived):
 def test_answers_that_do_not_say_their_tokens_take_every_n_gram_of_unknown_origin(home, lived):
     with ChatStore(lived.paths.chats) as store:
         answer = store.path(lived.chat)[-1]
-        store.save_partial(answer.id, answer.content, answer_meta(target="tiny-target-a"), final=True)
+        store.save_partial(answer.id, answer.content, {"target": "tiny-target-a"}, final=True)
     theirs = lived.noted_by(lived.other)  # whatever the bundled model happened to say there
     unwritten = max(lived.ngrams() | set(_token_ids(lived, lived.other))) + 1
     lived.write({unwritten: [""], unwritten + 1: [], unwritten + 2: [lived.other]})
