@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.backends.gguf.requantize import requantized
-from omnidraft.backends.llama.bits import WIDTHS, rows_read_by, width_class
+from omnidraft.backends.gguf.convert import requantized
 from omnidraft.backends.llama.devices import local_cards
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
+from omnidraft.backends.llama.widths import WIDTHS, rows_read_by, width_class
 from omnidraft.bench.pairs import Pair
 from omnidraft.decoding.cost import measure_costs, step_seconds
 from omnidraft.errors import OmniDraftError

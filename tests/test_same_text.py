@@ -16,7 +16,7 @@ from omnidraft.app import conversing
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.race_job import RacePlan
 from omnidraft.app.session import Session
-from omnidraft.backends.gguf.requantize import requantized
+from omnidraft.backends.gguf.convert import requantized
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from omnidraft.backends.gguf.requantize import requantized
+from omnidraft.backends.gguf.convert import requantized
 
 from .answers import Writer, prompts, read_training
 from .cut import export, new_model, read_model, read_vocabulary

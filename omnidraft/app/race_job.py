@@ -16,7 +16,7 @@ from pathlib import Path
 
 from omnidraft.app.answer_job import Live
 from omnidraft.app.assistant import Assistant
-from omnidraft.backends.gguf.requantize import requantized
+from omnidraft.backends.gguf.convert import requantized
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.errors import OmniDraftError
 from omnidraft.lab.prompts import Prompt

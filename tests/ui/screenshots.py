@@ -22,7 +22,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from omnidraft.backends.gguf.requantize import requantized
+from omnidraft.backends.gguf.convert import requantized
 from omnidraft.lab.prompts import lesson_prompts
 from tests.real import QWEN, SMOL
 from tests.ui.chatting import arrived, ask, new_chat, write

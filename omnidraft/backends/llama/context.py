@@ -18,14 +18,13 @@ import numpy as np
 
 from omnidraft.backends.base import N_BATCH
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.llama.bits import alike_when_repacked, rows_apart
 from omnidraft.backends.llama.devices import Placement, gpu_offload
 from omnidraft.backends.llama.embeddings import LlamaEmbedder
 from omnidraft.backends.llama.eyes import Eyes
 from omnidraft.backends.llama.rewind import Positions
 from omnidraft.backends.llama.runtime import AbortFlag, begin_call, failure_reason
 from omnidraft.backends.llama.sizes import pass_bytes, prompt_step
-from omnidraft.backends.llama.widths import Widths
+from omnidraft.backends.llama.widths import Widths, alike_when_repacked, rows_apart
 from omnidraft.errors import ModelError
 from omnidraft.processes.progress import tell, told
 from omnidraft.processes.threads import ThreadChoice, physical_cores, step_threads

@@ -18,13 +18,13 @@ import numpy as np
 
 from omnidraft.backends.base import Aborted
 from omnidraft.backends.gguf.file import ModelInfo, check_adapter, context_length, read_info, usable_info
-from omnidraft.backends.llama.bits import WIDTHS, WidthClass, rows_read_by, width_class
 from omnidraft.backends.llama.context import LlamaContext
 from omnidraft.backends.llama.devices import Placement, gpu_offload
 from omnidraft.backends.llama.estimate import check_memory, place
 from omnidraft.backends.llama.eyes import Eyes
 from omnidraft.backends.llama.rewind import Method, Rewinder, passes, rollback_steps
 from omnidraft.backends.llama.runtime import AbortFlag, failure_reason
+from omnidraft.backends.llama.widths import WIDTHS, WidthClass, rows_read_by, width_class
 from omnidraft.backends.pictures import FIRST, pictures_end, steps
 from omnidraft.errors import ModelError
 from omnidraft.processes.progress import tell

@@ -1,12 +1,24 @@
-"""Pass widths on cards and workers: a graph of another number of rows than the one before is built or sent anew.
+"""Widths of passes: which compute the same bits, and which cost least on cards and workers.
 
-Where that takes longer than computing a row too many, passes are filled up to a few widths, so that most find the graph
-in place. Filling changes no row that was asked for. Knows times only, no models.
+There a graph of another number of rows than the one before is built or sent anew. Where that takes longer than
+computing a row too many, passes are filled up to a few widths, so that most find the graph in place. Filling changes no
+row that was asked for. Knows neither drafting nor where passes come from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import llama_cpp
+import numpy as np
+
+from omnidraft.backends.base import LanguageModel
+from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.gguf.header import read_header
+from omnidraft.backends.llama.runtime import type_names
 
 FEW = (1, 2, 3, 5, 9, 17)
 _WIDE, _NARROWER = 5, 4  # widths that show what a change and what a row costs
@@ -38,3 +50,85 @@ class Widths:
         if not self.filling or rows < 2:
             return 0
         return next((width - rows for width in FEW if rows <= width <= self.widest), 0)
+
+
+# Which pass widths compute the same bits, so that no text depends on what was guessed, not even in its last bits.
+# llama.cpp has several kernels for one product, and chooses by the number of rows and the format of the weights: two
+# of them round differently, what they write into the KV cache drifts apart, and some tokens later another one wins.
+# On processors, as requirements.txt has llama.cpp built, float and plain quantized matrices compute every row by itself
+# in passes of any width, K-quants up to seven rows, from where on tiles are taken; a build with llamafile's products
+# computes single rows of float matrices otherwise than several. What is so is found out with each model as it is
+# loaded.
+
+
+WIDTHS = (1, 2, 3, 4, 5, 7, 8, 16)  # those between two that agree take the same kernels
+ROWS = 4  # of logits that are compared: another kernel shows in the first
+# Formats that are never laid out anew, or whose laid out rows are the same one by one and together.
+_ALIKE = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"}
+_PREFIX = 24  # ids before those that are compared: attention has something to attend to
+_WORTH = 3  # rows: narrower classes leave no room for guesses
+
+
+@dataclass(frozen=True, slots=True)
+class WidthClass:
+    """Passes of `least` to `widest` rows compute the same bits; narrower ones are padded."""
+
+    least: int
+    widest: int
+
+
+@cache
+def rows_apart() -> bool:
+    """Whether this build of llama.cpp multiplies single rows by another kernel than several (llamafile's)."""
+    return b"LLAMAFILE = 1" in llama_cpp.llama_print_system_info()
+
+
+def alike_when_repacked(info: ModelInfo) -> bool:
+    """Whether the layouts that llama.cpp may give this model's matrices compute a row alike in passes of any width.
+
+    K-quants laid out anew do so up to three rows only; as the file has them, up to seven, at the same speed.
+    """
+    types = type_names()
+    found = {
+        types.get(tensor.type) for part in info.parts for tensor in read_header(part).tensors.values()
+        if len(tensor.shape) > 1
+    }  # fmt: skip
+    return found <= _ALIKE
+
+
+def rows_read_by(model: LanguageModel, width: int) -> list[bytes]:
+    """Digests of the logits of ROWS rows behind some tokens, read in passes of this width; those tokens stay in the
+    cache. A row of a large vocabulary is half a megabyte."""
+    ids = np.resize(np.flatnonzero(model.vocabulary.ordinary)[:97], _PREFIX + ROWS).tolist()
+    if model.tokens[:_PREFIX] == ids[:_PREFIX]:
+        model.rewind(_PREFIX)
+    else:
+        model.rewind(0)
+        model.extend(ids[:_PREFIX], 0)
+    rows = []
+    for start in range(_PREFIX, len(ids), width):
+        step = ids[start : start + width]
+        step += step[-1:] * (width - len(step))  # the last pass is as wide as the others
+        rows += [hashlib.sha256(row).digest() for row in model.extend(step, width)]
+    model.rewind(_PREFIX)
+    return rows[:ROWS]
+
+
+def width_class(
+    read: Callable[[int], Sequence[bytes]], widths: Sequence[int], leasts: Sequence[int] = (1, 2)
+) -> WidthClass:
+    """The class that plain decoding shares, or where that leaves no room for guesses the one of two rows.
+
+    read: the rows (any bytes) of the same tokens, read in passes of that width; it is asked for each of `widths` once
+    at most, and not for those behind the first that differs; leasts: how wide plain passes may be.
+    """
+    rows = cache(read)
+    for least in leasts:
+        widest = least
+        for width in (width for width in widths if width > least):
+            if rows(width) != rows(least):
+                break
+            widest = width
+        if widest >= _WORTH:
+            return WidthClass(least, widest)
+    return WidthClass(1, 1)

@@ -27,7 +27,7 @@ from omnidraft.settings.fields import Address
 
 # llama.cpp's RPC backend by its exported C functions: lend this machine's devices, or register those of workers. All
 # of it aborts the process on a lost connection or a bad endpoint, so it is called only in child processes that may die
-# (target_child.py, worker_server.py). It sets no time limits, so that a cut cable would never be noticed:
+# (see target_link.py and worker_process.py). It sets no time limits, so that a cut cable would never be noticed:
 # `notice_lost_peers`. Knows no models.
 
 

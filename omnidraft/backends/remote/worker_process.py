@@ -1,4 +1,4 @@
-"""A worker as its starter sees it: an inner process that serves (worker_server.py), its events, its restarts.
+"""A worker as its starter sees it: an inner process that serves, its events, its restarts; and what that process does.
 
 llama.cpp's server may abort on what a client sends; the inner process is then started again on the same port. Knows
 nothing of the terminal: events are sentences for whoever shows them.
@@ -7,19 +7,26 @@ nothing of the terminal: events are sentences for whoever shows them.
 from __future__ import annotations
 
 import json
+import os
 import signal
+import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
 
-from omnidraft.backends.remote.worker_server import CANNOT_LISTEN
-from omnidraft.errors import ModelError
+from omnidraft.backends.llama.devices import CPU, Device
+from omnidraft.backends.llama.sizes import available_bytes
+from omnidraft.backends.remote import rpc
+from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.format import size
+from omnidraft.processes import system
 from omnidraft.processes.children import LineChild
+from omnidraft.processes.threads import physical_cores
 from omnidraft.settings.fields import Address
 
 _CAME, _WENT = "Accepted client connection", "Client connection closed"
@@ -92,7 +99,7 @@ class WorkerProcess:
         options = {**asdict(lending), "endpoint": f"{lending.listen.resolved()}:{lending.listen.port}"}
         del options["listen"]
         options["cache_dir"] = str(lending.cache_dir) if lending.cache_dir else None
-        self._child = LineChild("omnidraft.backends.remote.worker_server", json.dumps(options), keeps_errors=False)
+        self._child = LineChild("omnidraft.backends.remote.worker_process", json.dumps(options), keeps_errors=False)
         try:
             self.lends = self._begun()
             self._await_listening()
@@ -145,3 +152,73 @@ def _why(code: int) -> str:
     with suppress(ValueError):
         return signal.Signals(-code).name
     return f"signal {-code}"
+
+
+# What the inner process does: lends devices through llama.cpp's RPC server until it is ended. It opens no file of the
+# user's and knows no data home. One JSON line on stdout says what is lent; the library's own lines follow. When stdin
+# closes, the outer process is gone and this one ends.
+
+
+CANNOT_LISTEN = 3  # exit code
+
+
+def main(options: dict) -> int:
+    """options: endpoint, threads, device, cache_dir, memory (bytes or None)."""
+    system.leave_no_core()
+    threading.Thread(target=_follow_outer, daemon=True).start()
+    try:
+        devices = rpc.lent_devices(options["device"])
+        limit = options["memory"]
+        if limit is not None:
+            with suppress(AttributeError):  # where the system can, it refuses more; what is held counts on Linux only
+                system.limit_memory(psutil.Process().memory_info().data + limit)
+        _tell_true_memory(devices, limit)
+    except OmniDraftError as error:
+        print(json.dumps({"failed": str(error)}), flush=True)
+        return 2
+    lent = [_described(device, limit) for device in devices]
+    print(json.dumps({"lends": lent, "threads": options["threads"] or physical_cores()}), flush=True)
+    rpc.serve(options["endpoint"], devices, options["threads"] or physical_cores(), options["cache_dir"])
+    return CANNOT_LISTEN
+
+
+def _tell_true_memory(devices: list[Device], limit: int | None) -> None:
+    """The processor's device calls all memory of the machine free; have it say what can be had."""
+    for device in devices:
+        if device.type == CPU:
+            try:
+                rpc.tell_memory(device, _memory(limit, device.total))
+            except ModelError:
+                if limit is not None:
+                    raise
+
+
+def _described(device: Device, limit: int | None) -> dict:
+    free = device.free if device.type != CPU else _memory(limit, device.total)()[0]
+    return {"name": device.name, "description": device.description, "free": free}
+
+
+def _memory(limit: int | None, total: int) -> Callable[[], tuple[int, int]]:
+    """(free, total) bytes as they are when asked: what the system can give, at most what is left of the limit."""
+    own = psutil.Process()
+    begun = own.memory_info().rss
+
+    def ask() -> tuple[int, int]:
+        free = available_bytes()
+        free = total if free is None else free
+        if limit is None:
+            return free, total
+        return max(0, min(free, limit - (own.memory_info().rss - begun))), min(limit, total)
+
+    return ask
+
+
+def _follow_outer() -> None:
+    """Every line says that a client has come; the end, that the outer process is gone."""
+    for _line in sys.stdin:
+        rpc.notice_lost_peers()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.exit(main(json.loads(sys.argv[1])))

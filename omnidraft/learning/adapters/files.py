@@ -16,8 +16,8 @@ import numpy as np
 from gguf import GGMLQuantizationType, GGUFWriter
 from gguf.quants import quantize
 
+from omnidraft.backends.gguf.convert import need_space, replacing
 from omnidraft.backends.gguf.header import MappedTensor, map_tensors, permuted, read_header
-from omnidraft.backends.gguf.requantize import need_space, replacing
 from omnidraft.errors import ModelError
 from omnidraft.learning.adapters.versions import ADAPTER, Version
 from omnidraft.storage.files import put_in, readable

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from omnidraft.backends.llama import context
-from omnidraft.backends.llama.bits import WIDTHS, WidthClass, width_class
 from omnidraft.backends.llama.model import LlamaTarget
+from omnidraft.backends.llama.widths import WIDTHS, WidthClass, width_class
 from omnidraft.settings.config import ModelSettings
 
 BITS = ModelSettings(n_ctx=512, exact="bits")
