@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
-import struct
 import threading
 import weakref
 from collections import deque
@@ -106,7 +105,6 @@ def recording() -> Iterator[list[str]]:
 
 
 _WORD_MARKING = (api.LLAMA_VOCAB_TYPE_SPM, api.LLAMA_VOCAB_TYPE_UGM)
-_HEADER = struct.Struct("<4sIqq")  # magic, version, number of tensors, number of metadata entries
 
 
 def read_gguf_vocabulary(path: str | Path) -> Vocabulary:
@@ -115,7 +113,6 @@ def read_gguf_vocabulary(path: str | Path) -> Vocabulary:
     ModelError if the file is missing, damaged or has none.
     """
     path = Path(path)
-    check_header(path)
     TRIALS.require(path)
     begin()
     api.llama_backend_init()
@@ -124,22 +121,8 @@ def read_gguf_vocabulary(path: str | Path) -> Vocabulary:
     model = api.llama_model_load_from_file(os.fsencode(path), parameters)
     if not model:
         reason = first_error() or "llama.cpp gives no reason"
-        raise ModelError(f"{path} cannot be loaded: it is damaged, incomplete or of an unsupported kind ({reason}).")
+        raise ModelError(f"{path} cannot be loaded: it is no GGUF file, damaged or of an unsupported kind ({reason}).")
     return read_model(model, _OwnedModel(model))
-
-
-def check_header(path: Path) -> None:
-    """ModelError unless the file begins as a GGUF file does; llama.cpp is not handed anything else."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(_HEADER.size)
-    except OSError as error:
-        raise ModelError(f"{path} cannot be read: {error.strerror or error}.") from None
-    if not head.startswith(b"GGUF") or len(head) < _HEADER.size:
-        raise ModelError(f"{path} is not a GGUF file.")
-    _, version, tensors, entries = _HEADER.unpack(head)
-    if not (2 <= version <= 3 and tensors >= 0 and entries > 0):
-        raise ModelError(f"{path} is damaged or written in an unsupported GGUF version ({version}).")
 
 
 def read_model(model: ctypes.c_void_p, keep_alive: Any) -> Vocabulary:
