@@ -9,7 +9,7 @@ import gradio as gr
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from omnidraft.app.facts import SHARE
+from omnidraft.app.attached import SHARE
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import Fact
@@ -185,7 +185,7 @@ def _cards(sessions: Sessions, session: Session) -> str:
         buttons = f'<button type="button" data-kind="use" data-name="{quoted}">Use it</button>'
         if profile.name != sessions.default:
             buttons += f'<button type="button" data-kind="delete" data-name="{quoted}">Delete</button>'
-        facts = session if here else size(profile_size(profile.paths))
+        facts = session if here else size(profile_size(profile))
         shown.append(_card(profile.name, here, facts, "" if here else buttons))
     return f'{TITLE}<div class="od-cards">{"".join(shown)}</div>'
 

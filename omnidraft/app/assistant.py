@@ -154,7 +154,7 @@ class Assistant:
             settings = self.settings
             asked = LoadRequest(
                 target, drafter, model or settings.model, cache or settings.cache, adapter,
-                [*settings.templates, *templates], projector, settings.projectors,
+                (*settings.templates, *templates), projector, settings.projectors,
             )  # fmt: skip
             self.learner.process.let_go()
             notices = self.loaded.load(asked)

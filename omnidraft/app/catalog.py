@@ -214,6 +214,11 @@ def need_drafter(given: str | None, home: DataHome, target: Path | None = None) 
     return found
 
 
+def same_file(one: Path | None, other: Path | None) -> bool:
+    """Whether both lead to one file, whichever way it was spelled."""
+    return one is not None and other is not None and one.resolve() == other.resolve()
+
+
 def existing_path(name: str) -> Path | None:
     """The path of this name; None if nothing is there."""
     try:

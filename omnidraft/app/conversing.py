@@ -15,9 +15,8 @@ from typing import Any
 
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.app.attached import REFUSE, as_read, fitted, refuse_unseen, seen_pictures
-from omnidraft.app.catalog import suited
-from omnidraft.app.facts import with_facts
+from omnidraft.app.attached import REFUSE, as_read, fitted, refuse_unseen, seen_pictures, with_facts
+from omnidraft.app.catalog import same_file, suited
 from omnidraft.app.kept_answer import KeptAnswer
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.tool_use import UNSUPPORTED, ToolUse, decided
@@ -65,7 +64,7 @@ def is_ready(session: Session, chat: str) -> bool:
     target = target_of(session, chat)
     if target is None:
         return session.ready and session.choices.coming is None
-    return session.loaded is not None and session.loaded.resolve() == target.resolve()
+    return same_file(session.loaded, target)
 
 
 def ask(
@@ -373,8 +372,8 @@ def other_model(session: Session, chat: str, preset: Preset) -> tuple[Path | Non
     found = models_list.find(models_list.targets(session.assistant), preset.target)
     if found is None:
         return None, f"Its model {preset.target} is not on this machine, so the model stays."
-    now = answering(session, chat)
-    return (None if now is not None and now.resolve() == found[1].path.resolve() else found[1].path), ""
+    path = found[1].path
+    return None if same_file(answering(session, chat), path) else path, ""
 
 
 def _model_name(session: Session, chat: str) -> str | None:

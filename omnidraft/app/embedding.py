@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from omnidraft.backends.base import Aborted, Embedding, LanguageModel
 from omnidraft.errors import ContextFull, ModelError, OmniDraftError
 from omnidraft.vocab import Vocabulary
+
+if TYPE_CHECKING:
+    from omnidraft.app.assistant import Assistant
 
 
 class NoEmbeddings(ModelError):
@@ -65,18 +68,10 @@ def _ids(text: str | Sequence[int], vocabulary: Vocabulary, n_ctx: int) -> list[
 log = logging.getLogger("omnidraft.ui")
 
 
-class Embeds(Protocol):
-    """What computes them, as an assistant does."""
-
-    def embed(self, texts: Sequence[str | Sequence[int]], stopped: Callable[[], bool]) -> tuple[np.ndarray, int]: ...
-
-    def stop(self) -> None: ...
-
-
 class EmbeddingJob:
     """vectors: a row per text, tokens: what was read, once it is over; failure: why there is neither."""
 
-    def __init__(self, assistant: Embeds, texts: Sequence[str | Sequence[int]]) -> None:
+    def __init__(self, assistant: Assistant, texts: Sequence[str | Sequence[int]]) -> None:
         self.vectors: np.ndarray | None = None
         self.tokens = 0
         self.failure: OmniDraftError | None = None

@@ -172,10 +172,13 @@ def request_of(file: RemoteFile, done: int) -> tuple[str, dict[str, Any]]:
 
 
 def chunks(file: RemoteFile) -> Iterator[bytes]:
-    """A file from its beginning, as it comes."""
+    """A file from its beginning, as it comes. HubError where it does not."""
     from huggingface_hub.utils import get_session
 
     url, headers = request_of(file, 0)
-    with get_session().stream("GET", url, headers=headers, follow_redirects=True) as response:
-        response.raise_for_status()
-        yield from response.iter_bytes(1 << 18)
+    try:
+        with get_session().stream("GET", url, headers=headers, follow_redirects=True) as response:
+            response.raise_for_status()
+            yield from response.iter_bytes(1 << 18)
+    except Exception as error:
+        raise unreachable(error) from None

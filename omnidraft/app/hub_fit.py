@@ -10,9 +10,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from omnidraft.app.drafters import chance, gain
 from omnidraft.app.hub_files import HubError, RemoteFile, RemoteModel, chunks, unreachable
 from omnidraft.app.models_list import context_of
+from omnidraft.app.outlook import chance, gain
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.gguf.header import read_header
 from omnidraft.backends.llama.estimate import header_estimate, weight_bytes
@@ -80,9 +80,7 @@ def _fetch_header(file: RemoteFile, path: Path) -> bool:
                 if (following := next(looks, None)) is None:
                     return False
                 look = following
-    except ModelError:
-        raise
-    except Exception as error:
+    except OSError as error:
         raise unreachable(error) from None
     return False
 
@@ -183,13 +181,8 @@ def _vocabulary(repo: str, cache: Path) -> Vocabulary:
 
 def _fetch(file: RemoteFile) -> bytes:
     held = bytearray()
-    try:
-        for chunk in chunks(file):
-            held += chunk
-            if len(held) > MOST:
-                raise HubError(f"{file.repo} has a tokenizer of more than {size(MOST)}")
-    except HubError:
-        raise
-    except Exception as error:
-        raise unreachable(error) from None
+    for chunk in chunks(file):
+        held += chunk
+        if len(held) > MOST:
+            raise HubError(f"{file.repo} has a tokenizer of more than {size(MOST)}")
     return bytes(held)

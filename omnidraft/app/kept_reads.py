@@ -5,7 +5,6 @@ Only in this process's memory, within a part of what is free there. Knows nothin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -18,52 +17,38 @@ from omnidraft.settings.config import ModelSettings
 _SHARE = 8  # of the free memory one part is used: loading the next model needs the rest
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A file as it was when a target was opened from it, and how; another file or way computes other keys."""
-
-    file: str
-    settings: ModelSettings
-
-    @classmethod
-    def of(cls, path: Path, settings: ModelSettings) -> Opened:
-        return cls(file_mark(path) if path.exists() else "", settings)  # who opens it says that it is missing
+Opened = tuple[str, ModelSettings]  # a file as it was, and how it is opened: another file or way computes other keys
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """What a target had read, and the ids of its conversation."""
-
-    committed: list[int]
-    tokens: list[int]
-    state: bytes
-
-    def put_back(self, target: PromptedModel) -> None:
-        """`target` was opened anew, and has read nothing yet."""
-        if isinstance(target.model, LlamaTarget):
-            target.model.put_back(self.tokens, self.state)
-            target.committed = list(self.committed)
+def opened_from(path: Path, settings: ModelSettings) -> Opened:
+    return file_mark(path) if path.exists() else "", settings  # who opens it says that it is missing
 
 
 class KeptReads:
     """By what a target was opened from: what it had read. The oldest goes first where memory is short."""
 
     def __init__(self) -> None:
-        self._kept: dict[Opened, Read] = {}
+        # The ids of the conversation, then the tokens that were read and the state behind them.
+        self._kept: dict[Opened, tuple[list[int], list[int], bytes]] = {}
+
+    def __contains__(self, opened: Opened) -> bool:
+        return opened in self._kept
 
     def keep(self, opened: Opened, target: PromptedModel) -> None:
         """`target` is about to be closed."""
         if not isinstance(target.model, LlamaTarget):
             return
         most = psutil.virtual_memory().available // _SHARE
-        while self._kept and sum(len(read.state) for read in self._kept.values()) > most // 2:
+        while self._kept and sum(len(state) for _, _, state in self._kept.values()) > most // 2:
             del self._kept[next(iter(self._kept))]
         if (found := target.model.copy_read(most // 2)) is not None:
-            self._kept[opened] = Read(list(target.committed), *found)
+            self._kept[opened] = (list(target.committed), *found)
 
-    def take(self, opened: Opened) -> Read | None:
-        """What a target opened from this had read; it is kept no longer."""
-        return self._kept.pop(opened, None)
+    def put_back(self, opened: Opened, target: PromptedModel) -> None:
+        """`target` was opened anew from this, and has read nothing yet; what it had read is kept no longer."""
+        if opened in self._kept and isinstance(target.model, LlamaTarget):
+            target.committed, tokens, state = self._kept.pop(opened)
+            target.model.put_back(tokens, state)
 
     def forget(self) -> None:
         self._kept.clear()

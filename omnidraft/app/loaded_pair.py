@@ -6,21 +6,19 @@ opens, exchanges and closes; it knows nothing of who may do so when, of answers,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 from omnidraft.app.in_use import IN_USE, Files
-from omnidraft.app.kept_reads import KeptReads, Opened
+from omnidraft.app.kept_reads import KeptReads, Opened, opened_from
 from omnidraft.app.speeds import SPEED_FILE, PairSpeed, SpeedStore
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.estimate import crowded
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
-from omnidraft.backends.prompting.prompted_model import PromptedDrafter
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.cost import step_seconds
 from omnidraft.decoding.lookup import SuffixLookup
@@ -56,14 +54,13 @@ class LoadRequest:
     model: ModelSettings
     cache: CacheSettings
     adapter: Path | str = NO_ADAPTER
-    templates: Sequence[str] = ()
+    templates: tuple[str, ...] = ()
     projector: Path | None = None
-    projectors: Sequence[str] = ()
+    projectors: tuple[str, ...] = ()
 
     def same_target(self, other: LoadRequest) -> bool:
         """Whether both want the same target, loaded in the same way."""
-        mine = replace(self, drafter=other.drafter, cache=other.cache, adapter=other.adapter)
-        return replace(mine, templates=tuple(self.templates)) == replace(other, templates=tuple(other.templates))
+        return replace(self, drafter=other.drafter, cache=other.cache, adapter=other.adapter) == other
 
     def template(self, info: ModelInfo, vocabulary: Vocabulary) -> ChatTemplate:
         """A model's chat template: its own, or what its owner named instead."""
@@ -162,8 +159,7 @@ class LoadedPair:
         self._pair(engine, asked)
         engine.memory = Memory(lookup=before.lookup)
         self.asked = asked
-        self._speed.of(asked.target, asked.drafter, asked.model)
-        self._recall_speed()
+        self._recall_speed(engine, asked)
         known = next(iter(before.pair_stats.values()), None)
         if self.drafter is not None and known is not None and not engine.memory.pair_stats:
             cost = known.cost.with_step(step_seconds(self.drafter))
@@ -180,7 +176,7 @@ class LoadedPair:
             raise
 
     def _load(self, asked: LoadRequest) -> list[str]:
-        opened_from = Opened.of(asked.target, asked.model)
+        source = opened_from(asked.target, asked.model)
         opened = open_target(asked.target, asked.model, self.target, asked.projector, asked.projectors)
         try:
             engine = Engine(opened, asked.template(opened.info, opened.vocabulary))
@@ -192,14 +188,11 @@ class LoadedPair:
         if self.engine is not None and self._opened is not None:
             self._kept.keep(self._opened, self.engine.target)
             self.engine.target.model.close()
-        self.engine, self.asked, self._opened = engine, asked, opened_from
-        self._speed.of(asked.target, asked.drafter, asked.model)
-        self._recall_speed()
-        read = self._kept.take(opened_from)
-        if (asked.drafter is not None or read is not None) and not engine.memory.pair_stats:
+        self.engine, self.asked, self._opened = engine, asked, source
+        self._recall_speed(engine, asked)
+        if (asked.drafter is not None or source in self._kept) and not engine.memory.pair_stats:
             engine.memory = Memory.with_cost(engine.measured())  # empties the caches
-        if read is not None:
-            read.put_back(engine.target)
+        self._kept.put_back(source, engine.target)
         note = engine.target.template.note
         learned = self.choice.notices if self.choice is not None else ()
         return [*opened.notices, *([note] if note else []), *learned]
@@ -272,18 +265,22 @@ class LoadedPair:
     def swap(self, choice: Choice, opened: LlamaDrafter | None, step: float | None = None) -> LlamaDrafter | None:
         """Draft with `choice` from now on: on the drafter as it is, or on one `opened` for it, which takes `step`
         seconds a step. Returns the drafter that is no longer needed."""
-        (engine, prompted, before, model), old = self._paired(), None
-        held = cast(LlamaDrafter, prompted.model)
+        engine, asked, before, held, old = self.engine, self.asked, self.choice, self.drafter, None
+        assert engine is not None
+        assert engine.drafter is not None
+        assert asked is not None
+        assert before is not None
+        assert held is not None
         drafter = opened or held
         choice = apply_adapter(drafter, choice)
         if opened is not None:
-            prompted.model, old = opened, held
-            self._opened_with = (choice.file, model)
-        prompted.committed = []
+            engine.drafter.model, old = opened, held
+            self._opened_with = (choice.file, asked.model)
+        engine.drafter.committed = []
         costs_differ = choice.cost_key != before.cost_key
         self.choice = choice
         if costs_differ:
-            self._recall_speed()
+            self._recall_speed(engine, asked)
             for known in engine.memory.pair_stats.values():
                 known.cost.step = step = step or step_seconds(drafter, 3)
         for known in engine.memory.pair_stats.values():
@@ -299,17 +296,9 @@ class LoadedPair:
             opened, choice = open_choice(choice, model, self.pair.drafter)
         Replacement(choice, choice, self.swap(choice, opened)).close()
 
-    def _paired(self) -> tuple[Engine, PromptedDrafter, Choice, ModelSettings]:
-        """What there is while a drafter is loaded; the settings are those it was opened with."""
-        assert self.engine is not None
-        assert self.engine.drafter is not None
-        assert self.choice is not None
-        assert self._opened_with is not None
-        return self.engine, self.engine.drafter, self.choice, self._opened_with[1]
-
-    def _recall_speed(self) -> None:
-        assert self.engine is not None
-        self._speed.recall(self.choice.cost_key if self.choice else None, self.engine.memory.pair_stats)
+    def _recall_speed(self, engine: Engine, asked: LoadRequest) -> None:
+        key = self.choice.cost_key if self.choice else None
+        self._speed.recall(asked.target, asked.drafter, asked.model, key, engine.memory.pair_stats)
 
     def keep_measured(self) -> None:
         """Keep what was measured of the pair, and how often its drafts were accepted."""

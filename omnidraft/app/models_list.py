@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.app.catalog import BUNDLED_DRAFTER, TOY_DRAFTER, existing_path
+from omnidraft.app.catalog import BUNDLED_DRAFTER, TOY_DRAFTER, existing_path, same_file
 from omnidraft.backends.discovery import find_models, projector_for
 from omnidraft.backends.gguf.convert import folder_vocabulary
 from omnidraft.backends.gguf.file import ModelInfo, context_length
@@ -101,8 +101,7 @@ def find(models: list[ModelInfo], name: str) -> tuple[str, ModelInfo] | None:
 
 def name_of(models: list[ModelInfo], path: Path) -> str | None:
     """What programs call the model at `path`; None if it is none of these."""
-    real = path.resolve()
-    return next((name for name, model in identifiers(models).items() if model.path.resolve() == real), None)
+    return next((name for name, model in identifiers(models).items() if same_file(model.path, path)), None)
 
 
 def _spellings(model: ModelInfo) -> list[str]:
@@ -122,11 +121,15 @@ def choices(models: list[ModelInfo], projectors: Sequence[str] = ()) -> list[tup
     ]
 
 
+def at(models: Sequence[ModelInfo], path: Path | None) -> ModelInfo | None:
+    """The model at `path`, whichever way it was spelled; None if it is none of these."""
+    return next((model for model in models if same_file(model.path, path)), None)
+
+
 def chosen(models: list[ModelInfo], path: Path | None) -> str | None:
-    """The dropdown value that stands for `path`, whichever way it was spelled; None if it is not offered."""
-    if path is None:
-        return None
-    return next((str(m.path) for m in models if m.path.resolve() == path.resolve()), None)
+    """The dropdown value that stands for `path`; None if it is not offered."""
+    found = at(models, path)
+    return str(found.path) if found is not None else None
 
 
 def vocabulary_at(path: Path) -> Vocabulary:

@@ -1,27 +1,139 @@
-"""How fast each model would be for a session, and which drafters at hand suit the one that answers. Loads nothing."""
+"""How fast each model would be for a session, and which of those at hand may draft for the one that answers: what each
+is expected to bring. Loads nothing.
+
+A drafter is worth what its guesses save over what they cost. The costs are measured ones, of this target and of this
+drafter where there are any, else they go by the bytes that a pass reads.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
+from typing import TYPE_CHECKING
 
-from omnidraft.app import drafters, models_list
-from omnidraft.app.drafters import Outlook
-from omnidraft.app.session import Session
-from omnidraft.app.speeds import SPEED_FILE, Speed, SpeedStore, memory_speed, speeds
+from omnidraft.app import models_list
+from omnidraft.app.catalog import same_file
+from omnidraft.app.models_list import is_bundled, is_bundled_drafter, needs
+from omnidraft.app.speeds import SPEED_FILE, Speed, SpeedStore, memory_speed, read_bytes, speeds
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.devices import local_cards
+from omnidraft.backends.llama.sizes import kv_cache_bytes, pass_bytes
 from omnidraft.decoding.cost import CostModel
+from omnidraft.settings.config import ModelSettings
+
+if TYPE_CHECKING:
+    from omnidraft.app.session import Session
 
 QUIET = 20.0  # seconds without a question
+SMALLER = 0.5  # of what a pass of the target reads: what reads more than that is no help to it
+PAYS = 1.05  # times plain speed: below, nobody would notice
+LONGEST = 8  # guesses a round
+_SEEN = 8.0  # rounds from which on a pair's own acceptance is believed
+# The chance that a guess stands where nobody has tried the pair, by the drafter's size. Measured in drafts of four on
+# targets of other families (models/README.md): smol-drafter's come to a half, those of SmolLM2-135M to this.
+HALF, MORE, WHOLE = 0.5, 0.62, 100_000_000
+ASSUMED = f"{HALF:.0%} of the guesses stand, or {MORE:.0%} with drafters from {WHOLE // 1_000_000}M parameters"
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """gain: over plain decoding, with the number of guesses that pays best; speed: tokens per second then, None where
+    nobody knows the target's own; memory: bytes it takes, None where its file cannot be read; tried: whether the share
+    of guesses that stand was measured here."""
+
+    model: ModelInfo
+    gain: float
+    speed: float | None
+    memory: int | None
+    tried: bool
+
+    @property
+    def pays(self) -> bool:
+        return self.gain > PAYS
+
+
+def chance(parameters: int) -> float:
+    """That a guess of an untried drafter stands."""
+    return MORE if parameters >= WHOLE else HALF
+
+
+def gain(cost: CostModel, step: float, stands: float) -> float:
+    """Over plain decoding, with the number of guesses a round that pays best, at least one; step: seconds of a draft
+    step over those of a plain pass. Theorem 3.8 of Leviathan et al. 2023 (arXiv 2211.17192), with passes that cost more
+    the more rows they have."""
+
+    def speedup(guesses: int) -> float:
+        tokens = (1 - stands ** (guesses + 1)) / (1 - stands) if stands < 1 else guesses + 1
+        return tokens / (cost.alone(guesses + 1) / cost.alone(1) + guesses * step)
+
+    return max(speedup(guesses) for guesses in range(1, LONGEST + 1))
+
+
+def is_candidate(model: ModelInfo, target: ModelInfo) -> bool:
+    """Whether it makes sense to let it draft: a file, clearly smaller than the target, that can take tokens back. The
+    toys know their own small world, and draft for nobody else."""
+    if model.kind != "model" or model.path.is_dir() or same_file(model.path, target.path):
+        return False
+    if is_toy(model) and not (is_toy(target) and is_bundled_drafter(model)):
+        return False
+    if kv_cache_bytes(model, 1, "f16") is None:
+        return False
+    return pass_bytes(model) <= SMALLER * read_bytes(target)
+
+
+def is_toy(model: ModelInfo) -> bool:
+    return is_bundled(model.path) and model.name.startswith("tiny-")
+
+
+def at_hand(
+    models: Sequence[ModelInfo], target: ModelInfo, settings: ModelSettings, store: SpeedStore,
+    cost: CostModel | None = None, plain: Speed | None = None,
+) -> list[Outlook]:  # fmt: skip
+    """Those that may draft for the target, the best first. cost: what the target's passes take, as measured just now;
+    None: as the store knows it, else as most models' do; plain: the target's speed without a drafter."""
+    cost = cost or store.cost(target.path, settings)
+    own = 1 / cost.least_seconds if cost is not None else plain.plain if plain is not None else None
+    known = cost or CostModel({1: 1.0}, 1.0)
+    found = [_outlook(model, target, settings, store, known, own) for model in models if is_candidate(model, target)]
+    return sorted(found, key=lambda one: -one.gain)
+
+
+def _outlook(
+    model: ModelInfo, target: ModelInfo, settings: ModelSettings, store: SpeedStore, cost: CostModel, own: float | None
+) -> Outlook:
+    tried = store.pair(target.path, model.path, settings)
+    first = tried.averages.first if tried is not None else None
+    seen = first is not None and first.weight >= _SEEN
+    stands = first.value if seen and first is not None else chance(model.parameters)
+    step = pass_bytes(model) / read_bytes(target)
+    if tried is not None:
+        step = tried.cost.step / tried.cost.least_seconds
+    elif own is not None and (alone := store.plain(settings, [model.path])):
+        step = own / alone[model.path]
+    brings = gain(cost, step, min(stands, 0.99))
+    return Outlook(model, brings, own * brings if own is not None else None, needs(model, settings), seen)
+
+
+def best(found: Sequence[Outlook], now: Path | None) -> Outlook | None:
+    """The drafter to change to; None where none pays, or none is clearly better than the one that drafts now."""
+    here = next((one for one in found if same_file(one.model.path, now)), None)
+    first = found[0] if found else None
+    if first is None or not first.pays or first is here:
+        return None
+    return first if here is None or first.gain > PAYS * here.gain else None
+
+
+# For a session.
 
 
 def known_speeds(session: Session, found: Sequence[ModelInfo]) -> dict[Path, Speed]:
     """Of every model that can write, as far as it is known: measured, or estimated."""
     settings, cost = session.model_settings, _sound(session)
-    answering = session.loaded.resolve() if session.loaded is not None else None
-    now = {one.path: 1 / cost.least_seconds for one in found if cost is not None and one.path.resolve() == answering}
+    now = {
+        one.path: 1 / cost.least_seconds for one in found if cost is not None and same_file(one.path, session.loaded)
+    }
     elsewhere = bool(settings.workers) or bool(settings.n_gpu_layers and local_cards())
     memory = None if elsewhere else memory_speed()
     return speeds([one for one in found if one.kind == "model"], settings, _store(session), memory, now)
@@ -29,12 +141,11 @@ def known_speeds(session: Session, found: Sequence[ModelInfo]) -> dict[Path, Spe
 
 def drafters_of(session: Session, found: Sequence[ModelInfo], known: dict[Path, Speed]) -> list[Outlook]:
     """What may draft for the model that answers, the best first."""
-    answering = session.target_or_none()
-    target = next((one for one in found if answering and one.path.resolve() == answering.resolve()), None)
+    target = models_list.at(found, session.target_or_none())
     if target is None or target.kind != "model":
         return []
     plain = known.get(target.path)
-    return drafters.at_hand(found, target, session.model_settings, _store(session), _sound(session), plain)
+    return at_hand(found, target, session.model_settings, _store(session), _sound(session), plain)
 
 
 def draft_with_the_quickest(session: Session) -> bool:
@@ -45,7 +156,7 @@ def draft_with_the_quickest(session: Session) -> bool:
         return False
     session.compared = session.used
     found = models_list.scan(session.assistant)
-    better = drafters.best(drafters_of(session, found, known_speeds(session, found)), session.drafter_path())
+    better = best(drafters_of(session, found, known_speeds(session, found)), session.drafter_path())
     if better is None or not session.pick_drafter(better.model.path):
         return False
     session.switched[None] = (
@@ -69,7 +180,7 @@ def _sound(session: Session) -> CostModel | None:
 
 def cost_of(session: Session, target: Path) -> CostModel | None:
     """What passes of a target take: as measured now if it is the one that is loaded, else as it was measured before."""
-    if session.loaded is not None and session.loaded.resolve() == target.resolve():
+    if same_file(session.loaded, target):
         return _sound(session) or _store(session).cost(target, session.model_settings)
     return _store(session).cost(target, session.model_settings) if target.exists() else None
 

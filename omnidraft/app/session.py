@@ -16,13 +16,13 @@ from typing import Any
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.assistant import Assistant
-from omnidraft.app.catalog import choose_drafter, choose_target
+from omnidraft.app.catalog import choose_drafter, choose_target, same_file
 from omnidraft.app.changes import take_up, with_it
 from omnidraft.app.embedding import EmbeddingJob
 from omnidraft.app.race_job import RaceJob, RacePlan
 from omnidraft.app.shown_chats import ShownChats
 from omnidraft.app.speeds import PlainRounds
-from omnidraft.app.tools import Toolbox
+from omnidraft.app.tools.toolbox import Toolbox
 from omnidraft.app.waiting import Place, RequestQueue, StillAnswering
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.chats import ChatStore, Message
@@ -129,7 +129,7 @@ class Session:
             self._must_be_idle()
             if (guest := asked()) is None:
                 self.ensure_loaded()
-            elif not _same(self.loaded, guest):
+            elif not same_file(self.loaded, guest):
                 self.load(guest)
                 self._guest = not self._is_own(guest)
             yield
@@ -233,7 +233,7 @@ class Session:
         progress = self.choices.begin(target)
         with self._lock, self.choices.unless_overtaken(progress):
             TRIALS.forgive(target)
-            notices = [] if _same(self.loaded, target) else self.load(target, progress)
+            notices = [] if same_file(self.loaded, target) else self.load(target, progress)
             self.apply(target=str(target))
             self._wanted, self._guest = (None, self._wanted[1]), False
             chosen()
@@ -388,10 +388,6 @@ class Session:
 
     def _is_own(self, target: Path) -> bool:
         try:
-            return _same(self._own_target(), target)
+            return same_file(self._own_target(), target)
         except ModelError:
             return False
-
-
-def _same(one: Path | None, other: Path) -> bool:
-    return one is not None and one.resolve() == other.resolve()

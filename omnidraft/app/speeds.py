@@ -213,17 +213,14 @@ class PairSpeed:
 
     def __init__(self, store: SpeedStore, profile: Path) -> None:
         self._store, self._profile = store, profile
-        self._pair: tuple[Path, Path | None, ModelSettings] | None = None
         self._keys: dict[str, str] = {}
 
-    def of(self, target: Path, drafter: Path | None, model: ModelSettings) -> None:
-        """Speak of this pair from now on."""
-        self._pair = (target, drafter, model)
-
-    def recall(self, adapter: str | None, pair_stats: dict[str, PairStats]) -> None:
-        """Fill in what is known of the pair with such an adapter; what is not stays as it is in `pair_stats`."""
-        assert self._pair is not None
-        target, drafter, model = self._pair
+    def recall(
+        self, target: Path, drafter: Path | None, model: ModelSettings, adapter: str | None,
+        pair_stats: dict[str, PairStats],
+    ) -> None:  # fmt: skip
+        """Speak of this pair with such an adapter from now on, and fill in what is known of it; what is not stays as it
+        is in `pair_stats`."""
         mine = f"{self._profile.resolve()}/{adapter or '-'}"
         for kind in KINDS:
             self._keys[kind] = speed_key(target, drafter, model, mine, kind == "greedy")
@@ -303,10 +300,10 @@ def _estimate(
     alike = [one for one in like if one.path.is_dir() == model.path.is_dir()]
     near = min(alike, key=lambda one: (one.quantization != model.quantization, _ratio(one, model)), default=None)
     if near is not None:
-        return Speed(measured[near.path] * _reads(near) / _reads(model), near.name)
+        return Speed(measured[near.path] * read_bytes(near) / read_bytes(model), near.name)
     if memory is None or model.path.is_dir():
         return None
-    return Speed(_READ * memory / _reads(model), "the speed of this machine's memory")
+    return Speed(_READ * memory / read_bytes(model), "the speed of this machine's memory")
 
 
 def by_size(models: Sequence[ModelInfo], known: dict[Path, Speed], size: int) -> Speed | None:
@@ -314,23 +311,24 @@ def by_size(models: Sequence[ModelInfo], known: dict[Path, Speed], size: int) ->
     told = [model for model in models if model.path in known and _tells(model)]
     near = min(
         told,
-        key=lambda one: (bool(known[one.path].like), max(_reads(one), size) / min(_reads(one), size)),
+        key=lambda one: (bool(known[one.path].like), max(read_bytes(one), size) / min(read_bytes(one), size)),
         default=None,
     )
-    return Speed(known[near.path].plain * _reads(near) / size, near.name) if near is not None else None
+    return Speed(known[near.path].plain * read_bytes(near) / size, near.name) if near is not None else None
 
 
 def _tells(model: ModelInfo) -> bool:
     """Whether its passes are little else than the reading of weights."""
-    return _reads(model) >= _LEAST
+    return read_bytes(model) >= _LEAST
 
 
-def _reads(model: ModelInfo) -> int:
+def read_bytes(model: ModelInfo) -> int:
+    """What a pass reads; of a folder all of it."""
     return model.file_size if model.path.is_dir() else pass_bytes(model)
 
 
 def _ratio(one: ModelInfo, other: ModelInfo) -> float:
-    return max(_reads(one), _reads(other)) / min(_reads(one), _reads(other))
+    return max(read_bytes(one), read_bytes(other)) / min(read_bytes(one), read_bytes(other))
 
 
 @cache

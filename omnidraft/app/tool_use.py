@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from omnidraft.app.tools import Toolbox
+from omnidraft.app.tools.toolbox import Toolbox
 from omnidraft.backends.prompting.formats.chat_format import Call, collect
 from omnidraft.backends.prompting.formats.open import Reader
 from omnidraft.backends.prompting.formats.pattern import is_tag

@@ -23,10 +23,6 @@ class Named:
     found: Found | None = None
     layers: str = ""
 
-    @property
-    def usable(self) -> bool:
-        return self.found is not None
-
 
 def named(session: Session) -> list[Named]:
     """Every worker of the settings. Those at work for the loaded target are not asked: they serve one program."""

@@ -162,10 +162,11 @@ def files_meta(files: Iterable[TextFile]) -> dict[str, Any]:
 
 def with_files(content: str, files: Sequence[TextFile]) -> str:
     """What a model reads: each file under its name in a fence longer than any inside it, then the message itself."""
-    return "\n\n".join([*map(_block, files), content]) if files else content
+    return "\n\n".join([*(f"{file.name}:\n{fenced(file.text)}" for file in files), content]) if files else content
 
 
-def _block(file: TextFile) -> str:
-    fence = "`" * max((len(run) + 1 for run in _TICKS.findall(file.text)), default=3)
-    end = "" if file.text.endswith("\n") or not file.text else "\n"
-    return f"{file.name}:\n{fence}\n{file.text}{end}{fence}"
+def fenced(text: str) -> str:
+    """`text` in a fence longer than any inside it."""
+    fence = "`" * max((len(run) + 1 for run in _TICKS.findall(text)), default=3)
+    end = "" if text.endswith("\n") or not text else "\n"
+    return f"{fence}\n{text}{end}{fence}"

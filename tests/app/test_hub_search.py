@@ -8,10 +8,10 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from omnidraft.app import hub_fit
-from omnidraft.app.drafters import MORE
 from omnidraft.app.hub import search
 from omnidraft.app.hub_files import HubError, list_models
 from omnidraft.app.models_list import context_of
+from omnidraft.app.outlook import MORE
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama.estimate import header_estimate
 from omnidraft.decoding.cost import CostModel

@@ -7,29 +7,22 @@ import time
 
 import pytest
 
-import omnidraft.app.session
 from omnidraft.app import conversing
-from omnidraft.app.sessions import Sessions
 from omnidraft.app.tool_use import MAX_CALLS, MAX_STEPS
-from omnidraft.app.tools import Toolbox
+from omnidraft.app.tools.toolbox import Toolbox
 from omnidraft.chats import TextFile, export_json, import_json
 from omnidraft.chats.records import NOT_ALLOWED, open_call
 from omnidraft.errors import ModelError
-from omnidraft.storage.paths import find_data_home
 from tests.app.tools.servers import a_server, named
-from tests.ui.scripted_assistant import ScriptedAssistant, call
+from tests.ui.scripted_assistant import ScriptedAssistant, call, scripted
 
 SUM = call("calculator", '{"expression": "6 * 7"}')
 
 
 @pytest.fixture
 def session(tmp_path, monkeypatch, models):
-    monkeypatch.setattr(omnidraft.app.session, "Assistant", ScriptedAssistant)
-    monkeypatch.setattr(ScriptedAssistant, "says", [])
-    made = Sessions(find_data_home(tmp_path / "home"), "ada", str(models / "tiny-target-a-f16.gguf"))
-    made.home.profile("ada")
-    yield made.get("ada")
-    made.close()
+    for sessions in scripted(tmp_path, monkeypatch, models):
+        yield sessions.get("ada")
 
 
 @pytest.fixture

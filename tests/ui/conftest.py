@@ -62,6 +62,17 @@ EXPECTED = (
 )  # fmt: skip
 
 
+@pytest.fixture
+def view():
+    """The components of the chat page that events change."""
+    import gradio as gr
+
+    from ui.chat.page import Page
+
+    with gr.Blocks():
+        yield Page().view
+
+
 class Pages:
     """Opens pages and remembers what they asked of other origins and what went wrong in them."""
 

@@ -7,10 +7,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import ClassVar
 
+import pytest
+
+import omnidraft.app.session
+from omnidraft.app.sessions import Sessions
 from omnidraft.backends.prompting.formats.of_template import format_of_source
 from omnidraft.backends.prompting.formats.open import open_reader
 from omnidraft.decoding.events import Finished, Statistics, Token
 from omnidraft.decoding.request import AnswerRequest
+from omnidraft.storage.paths import find_data_home
 from tests.backends.tool_templates import HERMES
 from tests.ui.fake_assistant import FakeAssistant
 
@@ -63,6 +68,16 @@ class ScriptedAssistant(FakeAssistant):
         for at, character in enumerate(text):
             yield Token(0, character.encode(), character, "target", at)
         yield Finished(self.reason, Statistics(prompt_tokens=10, tokens=len(text)), seed=1)
+
+
+def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, models: Path) -> Iterator[Sessions]:
+    """For a fixture: the sessions of an app whose assistants say what they are told to."""
+    monkeypatch.setattr(omnidraft.app.session, "Assistant", ScriptedAssistant)
+    monkeypatch.setattr(ScriptedAssistant, "says", [])
+    made = Sessions(find_data_home(tmp_path / "home"), "ada", str(models / "tiny-target-a-f16.gguf"))
+    made.home.profile("ada")
+    yield made
+    made.close()
 
 
 def call(name: str, arguments: str = "{}") -> str:

@@ -7,7 +7,6 @@ import threading
 import time
 from html import unescape
 
-import gradio as gr
 import pytest
 
 import omnidraft.app.session
@@ -19,7 +18,6 @@ from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
 from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import FakeAssistant, by, clicked, shown
-from ui.chat import page as chat_page
 from ui.chat.events import Answering, OptionEvents
 from ui.chat.page import TOO_LATE, Conversations
 from ui.chat.parts import GONE
@@ -63,12 +61,6 @@ def sessions(tmp_path, monkeypatch, models):
         made.get(name)
     yield made
     made.close()
-
-
-@pytest.fixture
-def view():
-    with gr.Blocks():
-        yield chat_page.Page().view
 
 
 @pytest.fixture

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import gradio as gr
 import pytest
 
-import omnidraft.app.session
 from omnidraft.app import conversing
-from omnidraft.app.sessions import Sessions
 from omnidraft.chats.records import open_call, steps_meta, with_call
-from omnidraft.storage.paths import find_data_home
 from tests.app.tools.servers import a_server, named
 from tests.serving import served
 from tests.ui.chatting import arrived, ask, tab, wait_idle
 from tests.ui.fake_assistant import by, clicked, shown
-from tests.ui.scripted_assistant import ScriptedAssistant, call
+from tests.ui.scripted_assistant import ScriptedAssistant, call, scripted
 from ui.chat.events import Answering, OptionEvents
-from ui.chat.page import Page
 from ui.chat.parts import CALL_WAITS, TOOLS, question
 from ui.chat.turns import Followed, turns
 
@@ -25,18 +20,7 @@ SUM = call("calculator", '{"expression": "6 * 7"}')
 
 @pytest.fixture
 def sessions(tmp_path, monkeypatch, models):
-    monkeypatch.setattr(omnidraft.app.session, "Assistant", ScriptedAssistant)
-    monkeypatch.setattr(ScriptedAssistant, "says", [])
-    made = Sessions(find_data_home(tmp_path / "home"), "ada", str(models / "tiny-target-a-f16.gguf"))
-    made.home.profile("ada")
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def view():
-    with gr.Blocks():
-        yield Page().view
+    yield from scripted(tmp_path, monkeypatch, models)
 
 
 @pytest.fixture

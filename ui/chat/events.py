@@ -11,8 +11,7 @@ from typing import Any
 import gradio as gr
 
 from omnidraft.app import conversing
-from omnidraft.app.attached import refuse_unseen
-from omnidraft.app.facts import remember
+from omnidraft.app.attached import refuse_unseen, remember
 from omnidraft.app.kept_answer import shown_pieces
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.sessions import Sessions

@@ -4,7 +4,6 @@ whether they may run; and what they are made from."""
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -18,9 +17,11 @@ from omnidraft.app.outlook import known_speeds
 from omnidraft.app.session import Session
 from omnidraft.app.speeds import by_size
 from omnidraft.app.tool_use import ALWAYS, ONCE, REFUSE
-from omnidraft.app.tools import BETWEEN, Toolbox
+from omnidraft.app.tools.server_file import BETWEEN
+from omnidraft.app.tools.toolbox import Toolbox
 from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.chats import Message
+from omnidraft.chats.pictures import fenced
 from omnidraft.chats.records import ASKED, DONE, REFUSED, ToolCall, open_call
 from omnidraft.format import count, size
 from omnidraft.learning.learned import Gain, gain
@@ -252,8 +253,6 @@ _PROGRAMS = "Programs named in {}, started when you switch this on: {}."
 _TITLES = {ASKED: "Asks to use {}", DONE: "Used {}", REFUSED: "Was not allowed to use {}"}
 CALL_WAITS = "*Waiting for you to decide about the call.*"
 _CHOICES = ((ONCE, "Allow once"), (ALWAYS, "Always in this chat"), (REFUSE, "Refuse"))
-_TICKS = re.compile("`{3,}")
-
 PERMIT_SCRIPT = script("permit.js")
 
 
@@ -269,10 +268,7 @@ def call_title(call: ToolCall) -> str:
 
 def call_text(call: ToolCall) -> str:
     """A call and its result as Markdown."""
-    parts = [_block(_given(call))]
-    if call.state == DONE:
-        parts.append(_block(call.result))
-    return "\n\n".join(parts)
+    return "\n\n".join(map(fenced, [_given(call), *([call.result] if call.state == DONE else [])]))
 
 
 def question(path: list[Message]) -> str:
@@ -297,8 +293,3 @@ def _given(call: ToolCall) -> str:
 
 def _value(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _block(text: str) -> str:
-    fence = "`" * max((len(run) + 1 for run in _TICKS.findall(text)), default=3)
-    return f"{fence}\n{text}\n{fence}"

@@ -140,8 +140,7 @@ def arrived(session: Session, made: Mapping[str, Component]) -> dict:
 def _context_told(session: Session) -> str:
     """The model at hand may take less than is set."""
     path = session.target_or_none()
-    found = models_list.scan(session.assistant) if path is not None else []
-    model = next((one for one in found if path and one.path.resolve() == path.resolve()), None)
+    model = models_list.at(models_list.scan(session.assistant), path) if path is not None else None
     return f"{model.name} takes {count(context_of(model, session.settings.model))}." if model is not None else ""
 
 

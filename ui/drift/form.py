@@ -9,8 +9,7 @@ import gradio as gr
 
 from omnidraft.app import models_list
 from omnidraft.app.catalog import choose_target
-from omnidraft.app.drafters import gain, is_toy
-from omnidraft.app.outlook import cost_of
+from omnidraft.app.outlook import cost_of, gain, is_toy
 from omnidraft.app.session import Session
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.sizes import available_bytes

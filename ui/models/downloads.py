@@ -10,9 +10,8 @@ from pathlib import Path
 import gradio as gr
 
 from omnidraft.app import catalog, hub, hub_files, hub_fit, models_list
-from omnidraft.app.drafters import ASSUMED, PAYS
 from omnidraft.app.hub import Download, Downloads
-from omnidraft.app.outlook import measured_cost
+from omnidraft.app.outlook import ASSUMED, PAYS, measured_cost
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.llama.sizes import available_bytes

@@ -13,8 +13,7 @@ from pathlib import Path
 import gradio as gr
 
 from omnidraft.app import models_list
-from omnidraft.app.drafters import best
-from omnidraft.app.outlook import drafters_of, known_speeds
+from omnidraft.app.outlook import best, drafters_of, known_speeds
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.discovery import NO_PROJECTOR

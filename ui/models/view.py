@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 from html import escape
-from pathlib import Path
 
-from omnidraft.app import drafters, models_list
-from omnidraft.app.drafters import Outlook
+from omnidraft.app import models_list
+from omnidraft.app.catalog import same_file
 from omnidraft.app.models_list import Room, context_of, needs
-from omnidraft.app.outlook import drafters_of, known_speeds
+from omnidraft.app.outlook import ASSUMED, Outlook, drafters_of, known_speeds
 from omnidraft.app.session import Session
 from omnidraft.backends.discovery import NO_PROJECTOR
 from omnidraft.backends.gguf.file import ModelInfo
@@ -43,7 +42,7 @@ class _Here:
         self.projectors = [model for model in found if model.kind == "projector"]
         self.speeds = known_speeds(session, found)
         loaded, self.target = (
-            next((model for model in found if model.kind == "model" and _same(model.path, path)), None)
+            models_list.at([model for model in found if model.kind == "model"], path)
             for path in (session.loaded, session.target_or_none())
         )
         self.loaded = loaded.path if loaded else None
@@ -66,7 +65,7 @@ def models(session: Session, coverage: dict[str, dict]) -> str:
 
 
 def _row(model: ModelInfo, here: _Here) -> str:
-    loaded, drafts = model.path == here.loaded, _same(model.path, here.drafter)
+    loaded, drafts = model.path == here.loaded, same_file(model.path, here.drafter)
     tags = _tags(("loaded", loaded), ("drafter", drafts))
     if not (model.chat_template or models_list.is_bundled_drafter(model)):
         tags += f'<span class="od-tag" title="{_BASE}">base model</span>'
@@ -78,7 +77,7 @@ def _row(model: ModelInfo, here: _Here) -> str:
         f"<span>{escape(str(speed)) if speed else ''}</span><span>{'sees pictures' if sees else 'text only'}</span>"
     )
     main = _button("unload", "Unload", model) if loaded else _button("use", "Load", model)
-    if here.loading is not None and _same(here.loading.path, model.path):
+    if here.loading is not None and same_file(here.loading.path, model.path):
         facts, main = _under_way(here.loading), "" if here.loading.final else _button("cancel", "Cancel", model)
     name = escape(model.name)
     return (
@@ -174,12 +173,12 @@ def _drafters(found: list[Outlook], here: _Here) -> str:
     return (
         f'<h2>Drafters for {escape(here.target.name)}</h2><p class="od-under">Expected, by what passes take here '
         "(estimated until that was measured undisturbed). Where nobody tried a pair, it is assumed that "
-        f'{drafters.ASSUMED}.</p><ul class="od-models od-drafters">{rows}</ul>'
+        f'{ASSUMED}.</p><ul class="od-models od-drafters">{rows}</ul>'
     )
 
 
 def _drafter(one: Outlook, here: _Here) -> str:
-    model, drafts = one.model, _same(one.model.path, here.drafter)
+    model, drafts = one.model, same_file(one.model.path, here.drafter)
     fits = one.memory is None or drafts or here.room.memory is None or one.memory <= here.room.memory
     times = f"{one.gain:.1f} times plain speed"
     pace = f"about {rate(one.speed)} tokens/s, {times}" if one.speed is not None else f"about {times}"
@@ -202,7 +201,3 @@ def _button(kind: str, word: str, model: ModelInfo) -> str:
 
 def _path(model: ModelInfo) -> str:
     return f'<p class="od-path">{escape(str(model.path))}</p>'
-
-
-def _same(path: Path, other: Path | None) -> bool:
-    return other is not None and path.resolve() == other.resolve()

@@ -3,8 +3,3 @@ and those of programs that the machine's owner named (MCP servers).
 
 Knows nothing of models, pages or who allowed a call.
 """
-
-from omnidraft.app.tools.server_file import BETWEEN
-from omnidraft.app.tools.toolbox import Toolbox
-
-__all__ = ["BETWEEN", "Toolbox"]

@@ -149,11 +149,7 @@ def refused(error: OmniDraftError, otherwise: int = 503) -> JSONResponse:
 def find(session: Session, name: str) -> tuple[str, ModelInfo]:
     """The model of that id, or of that name in the pages; an empty one is the one that is loaded or would be."""
     known = models_list.targets(session.assistant)
-    if name:
-        match = models_list.find(known, name)
-    else:
-        path = session.target_path().resolve()
-        match = next((one for one in models_list.identifiers(known).items() if one[1].path.resolve() == path), None)
+    match = models_list.find(known, name or models_list.name_of(known, session.target_path()) or "")
     if match is None:
         raise BadRequest(f"There is no model named {name[:100]}; /v1/models lists them.", 404, "model_not_found")
     return match

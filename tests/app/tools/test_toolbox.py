@@ -12,9 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from omnidraft.app.tools import Toolbox, running_server
+from omnidraft.app.tools import running_server
 from omnidraft.app.tools.functions import MAX_RESULT
 from omnidraft.app.tools.server_file import MAX_FILE, programs_in
+from omnidraft.app.tools.toolbox import Toolbox
 from omnidraft.storage.paths import DataHome
 from tests.app.tools.servers import a_server, named
 
