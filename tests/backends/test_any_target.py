@@ -14,8 +14,8 @@ from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.remote.target_process import TargetProcess
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings
-from tests.backends.drawn import ids_of
 from tests.backends.hf_folders import write_folder
+from tests.backends.tiny_models import ids_of
 
 SETTINGS = ModelSettings(n_ctx=512, threads=1, device="cpu")
 TOLERANCE = 0.03  # kernels for one row and for several round differently; the logits spread over about 10

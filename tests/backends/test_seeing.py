@@ -15,9 +15,8 @@ from omnidraft.errors import ContextFull, PictureError
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab import PairMap, Translator
 from omnidraft.vocab.ngram_cache import NgramCache
-from tests.backends.seeing import needs_eyes, noise, vision_model
+from tests.backends.seeing import PROJECTORS, needs_eyes, noise, vision_model
 from tests.backends.tiny_models import MODELS
-from tests.backends.tiny_projectors import PROJECTORS
 
 PLAIN, FIXED = DraftSettings(enabled=False), DraftSettings(mode="fixed", length=3)
 SETTINGS = ModelSettings(n_ctx=512, threads=1)

@@ -9,6 +9,8 @@ from pathlib import Path
 import gguf
 import numpy as np
 
+from omnidraft.backends.base import LanguageModel
+
 WIDTH, TOKENS = 64, 300
 Model = tuple[str, dict, dict[str, np.ndarray]]
 
@@ -186,3 +188,8 @@ def _add(writer: gguf.GGUFWriter, key: str, value: object) -> None:
         writer.add_array(key, value)
     else:
         writer.add_string(key, str(value))
+
+
+def ids_of(model: LanguageModel, count: int) -> list[int]:
+    """Ids of ordinary tokens to give to any model, the same ones every time."""
+    return np.random.default_rng(count).choice(np.flatnonzero(model.vocabulary.ordinary), count).tolist()

@@ -13,8 +13,7 @@ from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.pictures import FIRST
 from omnidraft.errors import OmniDraftError
 from omnidraft.settings.config import ModelSettings
-from tests.backends.seeing import needs_eyes, noise, vision_model
-from tests.backends.tiny_projectors import PROJECTORS
+from tests.backends.seeing import PROJECTORS, needs_eyes, noise, vision_model
 from tests.fuzz.cases import damaged, fuzz
 
 SETTINGS = ModelSettings(n_ctx=512, threads=1)

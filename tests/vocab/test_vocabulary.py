@@ -46,23 +46,19 @@ def test_text_passes_intact_as_ordinary_tokens_and_gains_at_most_a_space_at_its_
         assert data == (b" " if spaced else b"") + text.encode()
 
 
-@settings(max_examples=150, deadline=None)
-@given(text=st.text(max_size=60), name=st.sampled_from([*BUNDLED_NAMES, "llama-spm", "gpt-2", "qwen2"]))
-def test_any_text_passes_intact(text, name):
-    v = vocabulary(name)
-    assert v.decode(v.encode(text)) == text.encode()
-
-
-@settings(max_examples=150, deadline=None)
-@given(data=st.binary(max_size=40), name=st.sampled_from([*BUNDLED_NAMES, "llama-spm", "gpt-2", "deepseek-llm"]))
-def test_any_bytes_pass_intact_or_are_refused(data, name):
-    v = vocabulary(name)
-    if missing := [byte for byte in data if bytes((byte,)) not in v.by_bytes]:
+@settings(max_examples=300, deadline=None)
+@given(
+    data=st.one_of(st.binary(max_size=40), st.text(max_size=60)),
+    name=st.sampled_from([*BUNDLED_NAMES, "llama-spm", "gpt-2", "qwen2", "deepseek-llm"]),
+)
+def test_any_text_passes_intact_and_any_bytes_do_or_are_refused(data, name):
+    v, raw = vocabulary(name), data.encode() if isinstance(data, str) else data
+    if missing := [byte for byte in raw if bytes((byte,)) not in v.by_bytes]:
         with pytest.raises(ValueError, match=f"0x{missing[0]:02X}"):
-            v.encode_bytes(data)
+            v.encode_bytes(raw)
         return
-    ids = v.encode_bytes(data)
-    assert v.decode(ids) == data
+    ids = v.encode(data) if isinstance(data, str) else v.encode_bytes(data)
+    assert v.decode(ids) == raw
     assert all(v.ordinary[i] for i in ids)
 
 

@@ -17,9 +17,9 @@ from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings, SamplingSettings
 from tests.answering import loaded, same_with_drafter
-from tests.backends.drawn import ids_of
 from tests.backends.hf_folders import TEMPLATE, change_config, write_folder
 from tests.backends.spm_tokenizers import invent_pieces, write_model
+from tests.backends.tiny_models import ids_of
 
 SETTINGS = ModelSettings(n_ctx=512, threads=1, device="cpu")
 TOLERANCE = 1e-3  # float32; the logits spread over about 10

@@ -15,8 +15,7 @@ from omnidraft.backends.pictures import FIRST
 from omnidraft.errors import ModelError, NoRoom
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.trial import Trials
-from tests.backends.seeing import needs_eyes, noise, vision_model
-from tests.backends.tiny_projectors import PROJECTORS
+from tests.backends.seeing import PROJECTORS, needs_eyes, noise, vision_model
 
 SETTINGS = ModelSettings(n_ctx=512, threads=1)
 BEFORE, BEHIND = [5, 6, 7], [8, 9, 10]

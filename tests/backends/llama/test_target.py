@@ -15,7 +15,7 @@ from omnidraft.backends.llama.sizes import pass_bytes
 from omnidraft.errors import ModelError
 from omnidraft.processes.threads import step_threads
 from omnidraft.settings.config import ModelSettings
-from tests.backends.drawn import ids_of
+from tests.backends.tiny_models import ids_of
 
 SETTINGS = ModelSettings(n_ctx=512, threads=1)
 # The kernels for one row and for several round differently; the logits of these models spread over about 10.
