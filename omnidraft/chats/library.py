@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from omnidraft.chats.records import whole_text
@@ -215,12 +215,8 @@ def _stored(kind: str, name: str, body: str) -> Item | None:
 
 
 def _plain(item: Item) -> dict[str, Any]:
-    if isinstance(item, Fact):
-        return {"name": item.name}
-    if isinstance(item, Prompt):
-        return {"name": item.name, "text": item.text}
-    sampling = None if item.sampling is None else to_dict(item.sampling)
-    return {"name": item.name, "system": item.system, "sampling": sampling, "target": item.target}
+    values = {field.name: getattr(item, field.name) for field in fields(item)}
+    return {name: to_dict(value) if isinstance(value, SamplingSettings) else value for name, value in values.items()}
 
 
 def _body(item: Item) -> str:

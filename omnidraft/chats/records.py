@@ -50,13 +50,6 @@ class Step:
     calls: tuple[ToolCall, ...]
 
 
-def steps_of(meta: Mapping[str, Any]) -> list[Step]:
-    """The steps in a message's meta data, in order."""
-    given = meta.get("steps")
-    found = [step for one in given if (step := _step(one)) is not None] if isinstance(given, list) else []
-    return sorted(found, key=lambda step: step.at)
-
-
 def steps_meta(steps: Sequence[Step]) -> list[dict[str, Any]]:
     """Plain values that keep `steps`."""
     return [{"at": step.at, "ids": step.ids, "calls": [asdict(call) for call in step.calls]} for step in steps]
@@ -179,8 +172,10 @@ class Message:
 
     @property
     def steps(self) -> list[Step]:
-        """Where an answer asked for functions, and what came of it."""
-        return steps_of(self.meta)
+        """Where an answer asked for functions, and what came of it, in order."""
+        given = self.meta.get("steps")
+        found = [step for one in given if (step := _step(one)) is not None] if isinstance(given, list) else []
+        return sorted(found, key=lambda step: step.at)
 
     @property
     def prompt(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from omnidraft.chats.titles import one_line
@@ -36,7 +36,6 @@ class MessageIndex:
         self.full_text = full_text and bool(
             connection.execute("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'").fetchone()
         )
-        connection.create_function("holds", 2, holds_words, deterministic=True)
         if not self.full_text:
             connection.execute("INSERT OR IGNORE INTO chores VALUES ('index')")
             return
@@ -85,14 +84,9 @@ class MessageIndex:
 
     def _read(self, words: list[str], limit: int) -> list[Found]:
         """By reading: what holds the words anywhere, also inside others. With whole texts, as of `_indexed`."""
-        held, wanted = self._texts.holding([folded_bytes(word) for word in words]), " ".join(words)
-        if held is None:
-            return self._connection.execute(
-                "SELECT chat, id, content FROM messages WHERE holds(content, ?) ORDER BY seq DESC LIMIT ?",
-                (wanted, limit),
-            ).fetchall()
         found: list[Found] = []
-        for seq in held:
+        wanted = " ".join(words)
+        for seq in self._texts.holding([folded_bytes(word) for word in words]):
             rows = self._connection.execute("SELECT chat, id, content FROM messages WHERE seq = ?", (seq,))
             found += [row for row in rows if holds_words(row[2], wanted)]
             if len(found) >= limit:
@@ -131,15 +125,18 @@ class FoldedTexts:
     def forget(self) -> None:
         self._texts = None
 
-    def holding(self, words: list[bytes]) -> Iterator[int] | None:
-        """Numbers of messages that hold every word, newest first; None where there is too much text to be held."""
+    def holding(self, words: list[bytes]) -> Iterator[int]:
+        """Numbers of messages that hold every word, newest first."""
         (version,) = self._connection.execute("PRAGMA data_version").fetchone()  # another program's changes raise it
         if self._texts is None or version != self._version:
             self._texts, self._version = self._all(), version
-        texts = self._texts
-        if texts is None:
-            return None
-        return (seq for seq in sorted(texts, reverse=True) if all(word in texts[seq] for word in words))
+        texts: Iterable[tuple[int, bytes]]
+        if self._texts is None:  # too much to be held
+            rows = self._connection.execute("SELECT seq, content FROM messages ORDER BY seq DESC")
+            texts = ((seq, folded_bytes(content)) for seq, content in rows)
+        else:
+            texts = sorted(self._texts.items(), reverse=True)
+        return (seq for seq, text in texts if all(word in text for word in words))
 
     def _all(self) -> dict[int, bytes] | None:
         found, size = {}, 0

@@ -278,7 +278,7 @@ class ChatStore:
     def snapshot(self, chat: str) -> tuple[Conversation, list[Message]]:
         """A conversation with all versions of all its messages, parents before children."""
         with self._db.using():
-            return self.get(chat), tree.everything(self._db, chat)
+            return self.get(chat), schema.messages(self._db, "WHERE chat = ? ORDER BY seq", (chat,))
 
     def shown_pictures(self, conversations: Iterable[tuple[Conversation, Sequence[Message]]]) -> dict[str, str]:
         """The pictures in whole conversations, as base64 by hash."""

@@ -31,12 +31,6 @@ LATEST = 253_402_300_799.0  # the end of the year 9999: later times break calend
 T = TypeVar("T")
 
 
-def parse_conversations(given: Any) -> list[tuple[Conversation, list[Message]]]:
-    """Plain JSON values as conversations with new ids. StorageError names the first thing that is wrong."""
-    conversations = _expect(given, list, "its list of conversations")
-    return [_conversation(item, f"conversation {number}") for number, item in enumerate(conversations, 1)]
-
-
 def _conversation(given: Any, where: str) -> tuple[Conversation, list[Message]]:
     fields = _expect(given, dict, where)
     target = fields.get("target")
@@ -239,7 +233,9 @@ def read_json(text: str | bytes) -> tuple[list[tuple[Conversation, list[Message]
         raise StorageError("The file cannot be imported: it is not an OmniDraft export of conversations.")
     if whole.get("version") != VERSION:
         raise StorageError("The file cannot be imported: another version of OmniDraft wrote it.")
-    return parse_conversations(whole.get("conversations")), sound_pictures(whole.get("pictures"))
+    given = _expect(whole.get("conversations"), list, "its list of conversations")
+    conversations = [_conversation(item, f"conversation {number}") for number, item in enumerate(given, 1)]
+    return conversations, sound_pictures(whole.get("pictures"))
 
 
 def export_markdown(store: ChatStore, chat: str) -> str:

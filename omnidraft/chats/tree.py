@@ -39,11 +39,6 @@ def message(db: Database, of: str) -> Message:
     return found[0]
 
 
-def everything(db: Database, chat: str) -> list[Message]:
-    """All versions of all messages, parents before children."""
-    return schema.messages(db, "WHERE chat = ? ORDER BY seq", (chat,))
-
-
 def shown(db: Database, chat: str) -> list[Message]:
     """The active branch, first turn first."""
     return schema.messages(db, _SHOWN, {"chat": chat}, before=_BRANCH)

@@ -85,19 +85,19 @@ def _action(actions: Any, name: str, text: str, act: Callable) -> argparse.Argum
 
 def _list(args: argparse.Namespace, home: DataHome) -> int:
     for profile in list_profiles(home):
-        taken = profile_size(profile.paths)
-        about = {"name": profile.name, "path": str(profile.paths.root), "bytes": taken}
-        print(json.dumps(about) if args.json else f"{profile.name:24} {size(taken):>10}  {profile.paths.root}")
+        taken = profile_size(profile)
+        about = {"name": profile.name, "path": str(profile.root), "bytes": taken}
+        print(json.dumps(about) if args.json else f"{profile.name:24} {size(taken):>10}  {profile.root}")
     return 0
 
 
 def _show(args: argparse.Namespace, home: DataHome) -> int:
     profile = existing(home, args.name)
     if args.chats:
-        for source in list_sources(profile.paths):
+        for source in list_sources(profile):
             print(json.dumps(dataclasses.asdict(source)) if args.json else _line(source))
         return 0
-    for part in describe_profile(profile.paths):
+    for part in describe_profile(profile):
         about = {"name": part.name, "path": str(part.path), "what": part.what, "bytes": part.bytes}
         words = f"{part.name:9} {size(part.bytes):>10}  {part.what}\n{'':22}{part.path}"
         print(json.dumps(about) if args.json else words)
@@ -106,21 +106,21 @@ def _show(args: argparse.Namespace, home: DataHome) -> int:
 
 def _create(args: argparse.Namespace, home: DataHome) -> int:
     profile = create_profile(home, args.name)
-    return _say(args, f"The profile {profile.name} was made.", name=profile.name, path=str(profile.paths.root))
+    return _say(args, f"The profile {profile.name} was made.", name=profile.name, path=str(profile.root))
 
 
 def _rename(args: argparse.Namespace, home: DataHome) -> int:
     profile = rename_profile(home, args.name, args.new)
-    return _say(args, f"The profile is called {profile.name} now.", name=profile.name, path=str(profile.paths.root))
+    return _say(args, f"The profile is called {profile.name} now.", name=profile.name, path=str(profile.root))
 
 
 def _reset_settings(args: argparse.Namespace, home: DataHome) -> int:
     profile = existing(home, args.name)
-    if in_use(profile.paths):
+    if in_use(profile):
         raise StorageError(
             f"The profile {profile.name} is in use, and the app would put its settings back; close it first."
         )
-    aside = reset_settings(profile.paths.settings)
+    aside = reset_settings(profile.settings)
     kept = f" What was set is kept in {aside}." if aside is not None else ""
     return _say(args, f"{profile.name} has the default settings now.{kept}", name=profile.name, kept=str(aside or ""))
 
@@ -146,7 +146,7 @@ def _backup(args: argparse.Namespace, home: DataHome) -> int:
 
 def _import(args: argparse.Namespace, home: DataHome) -> int:
     profile = import_profile(home, args.file, args.name)
-    return _say(args, f"The profile {profile.name} was added.", name=profile.name, path=str(profile.paths.root))
+    return _say(args, f"The profile {profile.name} was added.", name=profile.name, path=str(profile.root))
 
 
 def _forget(args: argparse.Namespace, home: DataHome) -> int:

@@ -50,7 +50,7 @@ def back_up(home: DataHome, name: str, *, asked_for: bool = False) -> Path:
 
 def back_up_all(home: DataHome) -> None:
     for profile in list_profiles(home):
-        if any(profile.paths.root.iterdir()):
+        if any(profile.root.iterdir()):
             back_up(home, profile.name)
 
 
@@ -68,7 +68,7 @@ def look_after(home: DataHome, earlier: dict[Path, int]) -> None:
         if earlier.get(file) == number and not _is_behind(paths) and _opens(paths):
             erase(file)
     for profile in list_profiles(home):
-        if _is_behind(profile.paths) and not backups_of(profile.paths):
+        if _is_behind(profile) and not backups_of(profile):
             try:
                 back_up(home, profile.name)
             except StorageError as error:

@@ -40,14 +40,14 @@ def export_profile(home: DataHome, name: str, destination: Path, *, overwrite: b
     target = destination / f"{profile.name}.zip" if destination.is_dir() else destination
     if os.path.lexists(target) and not overwrite:
         raise StorageError(f"{target} exists already; choose another name.")
-    load_settings(profile.paths.settings)  # a file that no one could import again is refused here
+    load_settings(profile.settings)  # a file that no one could import again is refused here
     try:
-        vault = vault_of(profile.paths.root)
+        vault = vault_of(profile.root)
         place = home.profiles if vault is None else vault.memory  # the copy is readable
         with Scratch(OUTGOING, place) as folder, replacing(target) as made:
             staging = folder / profile.name
             make_folder(staging)
-            _snapshot(profile.paths, staging)
+            _snapshot(profile, staging)
             _write(profile.name, staging, made)
     except OSError as error:
         raise StorageError(f"The profile {name} cannot be exported to {target}: {reason(error)}.") from error

@@ -7,7 +7,6 @@ import os
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from omnidraft.errors import SettingsError, StorageError
@@ -22,12 +21,6 @@ INCOMING = ".incoming-"  # an import being checked
 OUTGOING = ".outgoing-"  # the copy an export packs
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
-    name: str
-    paths: ProfilePaths
-
-
 _PARTS = {
     "settings": "Settings, as text you can edit while the app is closed.",
     "chats": "Conversations with all their versions.",
@@ -40,7 +33,7 @@ _BACKUP = "A backup from before this profile was rewritten; `profile import` rea
 DATABASES = ("chats", "ngrams", "replay", "metrics")
 
 
-def list_profiles(home: DataHome) -> list[Profile]:
+def list_profiles(home: DataHome) -> list[ProfilePaths]:
     """All profiles by name; what is not a profile's folder is passed over."""
     remove_leftovers(home)
     try:
@@ -55,26 +48,26 @@ def list_profiles(home: DataHome) -> list[Profile]:
     for name in names:
         with suppress(SettingsError):
             if profile_name(name) == name and (home.profiles / name).is_dir():
-                found.append(Profile(name, home.profile(name, create=False)))
+                found.append(home.profile(name, create=False))
     return found
 
 
-def create_profile(home: DataHome, name: str) -> Profile:
+def create_profile(home: DataHome, name: str) -> ProfilePaths:
     """A new, empty profile. StorageError if one of that name exists, SettingsError if the name is refused."""
     free_name(home, name)
-    return Profile(profile_name(name), home.profile(name))
+    return home.profile(name)
 
 
-def rename_profile(home: DataHome, old: str, new: str) -> Profile:
+def rename_profile(home: DataHome, old: str, new: str) -> ProfilePaths:
     """Give a profile another name. StorageError if the app has it open or the new name is taken."""
     source = existing(home, old)
     if profile_name(new).casefold() != source.name.casefold():
         free_name(home, new)
     refuse_in_use(source)
     target = home.profile(new, create=False)
-    erase_backups(source.paths)
-    _rename(source.paths.root, target.root)
-    return Profile(profile_name(new), target)
+    erase_backups(source)
+    _rename(source.root, target.root)
+    return target
 
 
 def delete_profile(home: DataHome, name: str) -> None:
@@ -83,8 +76,8 @@ def delete_profile(home: DataHome, name: str) -> None:
     refuse_in_use(profile)
     remove_leftovers(home)
     doomed = home.profiles / f"{DELETED}{uuid.uuid4().hex}"
-    erase_backups(profile.paths)
-    _rename(profile.paths.root, doomed)
+    erase_backups(profile)
+    _rename(profile.root, doomed)
     try:
         remove(doomed)
     except OSError as error:
@@ -121,12 +114,12 @@ def in_use(paths: ProfilePaths, databases: Sequence[str] = DATABASES) -> bool:
     return any(is_open(getattr(paths, name)) for name in databases)
 
 
-def existing(home: DataHome, name: str) -> Profile:
+def existing(home: DataHome, name: str) -> ProfilePaths:
     """The profile of that name; StorageError if there is none."""
     paths = home.profile(name, create=False)
     if not paths.root.is_dir():
         raise StorageError(f"There is no profile named {name}.")
-    return Profile(paths.root.name, paths)
+    return paths
 
 
 def free_name(home: DataHome, name: str) -> str:
@@ -138,8 +131,8 @@ def free_name(home: DataHome, name: str) -> str:
     return form
 
 
-def refuse_in_use(profile: Profile) -> None:
-    if in_use(profile.paths):
+def refuse_in_use(profile: ProfilePaths) -> None:
+    if in_use(profile):
         raise StorageError(f"The profile {profile.name} is in use; close the app first.")
 
 

@@ -263,7 +263,7 @@ def _forget_adapters(adapters: Path, chat: str | None) -> tuple[str, ...]:
 def _closed(home: DataHome, profile: str) -> ProfilePaths:
     found = existing(home, profile)
     refuse_in_use(found)
-    return found.paths
+    return found
 
 
 def _refuse_others(paths: ProfilePaths) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
 from omnidraft.profiles.checks import FREE_BYTES, MAX_RATIO, check_adapter_file, check_chats, check_database
 from omnidraft.profiles.exporting import BLOCK, FORMAT, MANIFEST, VERSION
-from omnidraft.profiles.folders import DATABASES, INCOMING, Profile, free_name
+from omnidraft.profiles.folders import DATABASES, INCOMING, free_name
 from omnidraft.settings.config import changed
 from omnidraft.settings.file import load_settings, save_settings
 from omnidraft.storage.encryption.conversion import encrypt_folder
@@ -35,14 +35,14 @@ MAX_SETTINGS = 1 << 20
 MAX_DEPTH = 6  # adapters/<drafter>/<vocabulary>/<version>/<file>, and one more
 
 
-def import_profile(home: DataHome, archive: Path, name: str | None = None, *, max_bytes: int = MAX_BYTES) -> Profile:
+def import_profile(home: DataHome, archive: Path, name: str | None = None) -> ProfilePaths:
     """Add the profile in `archive` under `name` (by default its own) and return it.
 
     Raises StorageError, and changes nothing, if the file is damaged, too large, not a profile, holds anything but a
     profile's files or anything that could run code, or if a profile of that name exists.
     """
     vault = vault_of(home.profiles / INCOMING)
-    with readable(archive) as opened, _unpacked(home, opened, max_bytes) as (own_name, staging):
+    with readable(archive) as opened, _unpacked(home, opened) as (own_name, staging):
         wanted = free_name(home, own_name if name is None else name)
         _check(ProfilePaths.inside(staging))
         target = home.profile(wanted, create=False)
@@ -54,17 +54,17 @@ def import_profile(home: DataHome, archive: Path, name: str | None = None, *, ma
                 encrypt_folder(vault, staging, folder / wanted)
                 os.rename(folder / wanted, target.root)
         sync_folder(home.profiles)
-        return Profile(wanted, target)
+        return target
 
 
 def check_archive(home: DataHome, archive: Path) -> None:
     """StorageError unless the readable `archive` could be imported."""
-    with _unpacked(home, archive, MAX_BYTES) as (_, staging):
+    with _unpacked(home, archive) as (_, staging):
         _check(ProfilePaths.inside(staging))
 
 
 @contextmanager
-def _unpacked(home: DataHome, archive: Path, max_bytes: int) -> Iterator[tuple[str, Path]]:
+def _unpacked(home: DataHome, archive: Path) -> Iterator[tuple[str, Path]]:
     """The profile's own name, and its files in a folder that lies in memory if the home is encrypted."""
     make_folder(home.profiles)
     vault = vault_of(home.profiles / INCOMING)
@@ -72,14 +72,14 @@ def _unpacked(home: DataHome, archive: Path, max_bytes: int) -> Iterator[tuple[s
         with Scratch(INCOMING, home.profiles if vault is None else vault.memory) as folder:
             staging = folder / "profile"
             make_folder(staging)
-            yield _unpack(archive, staging, max_bytes), staging
+            yield _unpack(archive, staging), staging
     except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, UnicodeError) as error:
         raise StorageError(f"{archive} cannot be imported: it is damaged or not a zip file.") from error
     except OSError as error:
         raise StorageError(f"{archive} cannot be imported: {reason(error)}.") from error
 
 
-def _unpack(archive: Path, staging: Path, max_bytes: int) -> str:
+def _unpack(archive: Path, staging: Path) -> str:
     """Everything the manifest lists, after looking at every name and size. Returns the profile's own name."""
     with zipfile.ZipFile(archive) as source:
         entries = source.infolist()
@@ -93,7 +93,7 @@ def _unpack(archive: Path, staging: Path, max_bytes: int) -> str:
         if len({path.casefold() for path in by_path}) != len(by_path):
             raise _refused(archive, "two of its files have the same name")
         total = sum(line["bytes"] for line in listed.values())
-        _check_room(archive, staging, total, max_bytes)
+        _check_room(archive, staging, total)
         for path, entry in by_path.items():
             _check_entry(archive, entry)
             if path == ProfilePaths.inside(Path()).settings.name and listed[path]["bytes"] > MAX_SETTINGS:
@@ -133,9 +133,9 @@ def _is_line(line: Any) -> bool:
     return right and line["bytes"] >= 0
 
 
-def _check_room(archive: Path, staging: Path, total: int, max_bytes: int) -> None:
-    if total > max_bytes:
-        raise _refused(archive, f"it would take {total:,} bytes, more than the {max_bytes:,} allowed")
+def _check_room(archive: Path, staging: Path, total: int) -> None:
+    if total > MAX_BYTES:
+        raise _refused(archive, f"it would take {total:,} bytes, more than the {MAX_BYTES:,} allowed")
     if total > MAX_RATIO * archive.stat().st_size + FREE_BYTES:
         raise _refused(archive, f"it would take {total:,} bytes, far more than a profile packed so small has")
     if total > shutil.disk_usage(staging).free:

@@ -44,6 +44,10 @@ class ProfilePaths:
     adapters: Path
     metrics: Path
 
+    @property
+    def name(self) -> str:
+        return self.root.name
+
     @classmethod
     def inside(cls, root: Path) -> ProfilePaths:
         return cls(

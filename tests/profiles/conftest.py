@@ -54,7 +54,7 @@ def record(number):
 @pytest.fixture
 def ada(home, filled):
     """The profile "Ada", closed, with settings, conversations, n-grams, replay, an adapter version and metrics."""
-    paths = create_profile(home, "Ada").paths
+    paths = create_profile(home, "Ada")
     shutil.copytree(filled.root, paths.root, dirs_exist_ok=True)
     return paths
 

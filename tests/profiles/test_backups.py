@@ -46,7 +46,7 @@ def test_a_backup_is_imported_as_what_it_was_made_of(home, ada, pair):
         (file, file.stat().st_size)
     ]
     copy = import_profile(home, file, "Again")
-    assert contents(copy.paths, pair) == before
+    assert contents(copy, pair) == before
 
 
 def test_one_that_could_not_be_imported_is_none(home, ada):
@@ -64,7 +64,7 @@ def test_a_conversion_is_backed_up_until_the_next_start_has_opened_it(home, ada,
         (file,) = backups_of(ada)
         assert is_sealed(file.read_bytes())
         copy = import_profile(home, file, "Again")
-        assert copy.paths.chats.is_file()
+        assert copy.chats.is_file()
         delete_profile(home, "Again")
     with start():
         assert backups_of(ada) == []

@@ -26,9 +26,9 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_everything_comes_back(home, ada, pair, tmp_path):
     archive = export_profile(home, "Ada", tmp_path / "ada.zip")
     imported = import_profile(home, archive, "Ada again")
-    assert contents(imported.paths, pair) == contents(ada, pair)
+    assert contents(imported, pair) == contents(ada, pair)
     assert [p.name for p in list_profiles(home)] == ["Ada", "Ada again"]
-    with ChatStore(imported.paths.chats) as store:
+    with ChatStore(imported.chats) as store:
         assert store.search("walrus")
 
 
@@ -37,7 +37,7 @@ def test_workers_stay_with_the_machine_they_were_named_on(home, ada, tmp_path):
     settings, _ = load_settings(ada.settings)
     save_settings(ada.settings, changed(settings, **{"model.workers": "10.0.0.9:50052", "model.split": "1,1"}))
     archive = export_profile(home, "Ada", tmp_path / "ada.zip")
-    brought, _ = load_settings(import_profile(home, archive, "Ada again").paths.settings)
+    brought, _ = load_settings(import_profile(home, archive, "Ada again").settings)
     assert (brought.model.workers, brought.model.split) == (None, None)
     assert (
         changed(brought, **{"model.workers": "10.0.0.9:50052", "model.split": "1,1"}) == load_settings(ada.settings)[0]
@@ -50,7 +50,7 @@ def test_a_profile_in_use_is_exported_as_it_is_at_that_moment(home, ada, pair, t
         replay.add(record(99))
         archive = export_profile(home, "Ada", tmp_path / "ada.zip")
         store.append(chat, "user", "too late")
-    imported = import_profile(home, archive, "Bob").paths
+    imported = import_profile(home, archive, "Bob")
     with ChatStore(imported.chats) as store:
         assert store.conversations()[0].title == "written just now"
         assert store.path(store.conversations()[0].id) == []

@@ -32,7 +32,7 @@ def test_profiles_are_listed_by_name_and_nothing_else_is(home):
     (home.profiles / ".hidden").mkdir()
     (home.profiles / "bad name.").mkdir()
     assert names(home) == ["Ada", "bob 2", "zoe"]
-    assert list_profiles(home)[0].paths == home.profile("Ada", create=False)
+    assert list_profiles(home)[0] == home.profile("Ada", create=False)
 
 
 def test_a_name_is_given_once_whatever_its_case(home):
@@ -46,18 +46,18 @@ def test_a_name_is_given_once_whatever_its_case(home):
 
 
 def test_renaming_keeps_everything(home):
-    with ChatStore(create_profile(home, "Ada").paths.chats) as store:
+    with ChatStore(create_profile(home, "Ada").chats) as store:
         store.create("kept")
     renamed = rename_profile(home, "Ada", "ada L")
     assert names(home) == ["ada L"]
-    with ChatStore(renamed.paths.chats) as store:
+    with ChatStore(renamed.chats) as store:
         assert [c.title for c in store.conversations()] == ["kept"]
     rename_profile(home, "ada L", "Ada L")
     assert names(home) == ["Ada L"]
 
 
 def test_a_profile_that_is_open_is_neither_renamed_nor_deleted(home):
-    paths = create_profile(home, "Ada").paths
+    paths = create_profile(home, "Ada")
     assert not in_use(paths)
     store = ChatStore(paths.chats)
     assert in_use(paths)
@@ -80,7 +80,7 @@ time.sleep(60)
 
 
 def test_a_profile_open_in_another_process_counts_as_in_use_until_that_is_killed(home):
-    paths = create_profile(home, "Ada").paths
+    paths = create_profile(home, "Ada")
     child = subprocess.Popen([sys.executable, "-c", HOLDER, str(paths.chats)], stdout=subprocess.PIPE)
     child.stdout.readline()
     assert in_use(paths)
@@ -90,7 +90,7 @@ def test_a_profile_open_in_another_process_counts_as_in_use_until_that_is_killed
 
 
 def test_a_damaged_database_does_not_keep_a_profile_from_being_deleted(home):
-    paths = create_profile(home, "Ada").paths
+    paths = create_profile(home, "Ada")
     paths.chats.write_text("not a database " * 100)
     assert not in_use(paths)
     delete_profile(home, "Ada")

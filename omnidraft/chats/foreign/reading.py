@@ -9,10 +9,9 @@ import json
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-from omnidraft.chats.foreign import chatgpt, lm_studio, open_webui
+from omnidraft.chats.foreign.programs import PROGRAMS, Program
 from omnidraft.chats.foreign.turns import as_stored, items_of
 from omnidraft.chats.records import Conversation, Message
 from omnidraft.errors import StorageError
@@ -87,9 +86,6 @@ def _stored(said: dict[str, Any]) -> tuple[Conversation, list[Message]]:
 # {"source": the program's name or null, "skipped": how many held nothing}, or {"refused": a sentence}.
 
 
-PROGRAMS: tuple[ModuleType, ...] = (chatgpt, open_webui, lm_studio)
-
-
 def main(path: Path) -> dict[str, Any]:
     """Says every conversation; what is to be said at the end."""
     source, skipped = None, 0
@@ -97,7 +93,7 @@ def main(path: Path) -> dict[str, Any]:
         for item in items_of(path):
             program = _program(item)
             made = None if program is None else _read(program, item)
-            source = source or (program.NAME if program is not None else None)
+            source = source or (program.name if program is not None else None)
             if made is None:
                 skipped += 1
                 continue
@@ -108,13 +104,13 @@ def main(path: Path) -> dict[str, Any]:
     return {"source": source, "skipped": skipped}
 
 
-def _program(item: Any) -> ModuleType | None:
+def _program(item: Any) -> Program | None:
     return next((program for program in PROGRAMS if program.is_one(item)), None)
 
 
-def _read(program: ModuleType, item: Any) -> tuple[Conversation, list[Message]] | None:
+def _read(program: Program, item: Any) -> tuple[Conversation, list[Message]] | None:
     try:
-        return as_stored(program.talk(item))
+        return as_stored(program.talk(item), program.name)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):  # of another shape than any version known
         return None
 

@@ -47,11 +47,10 @@ class Talk:
     system: str = ""
     created: float | None = None
     updated: float | None = None
-    source: str = field(default="", kw_only=True)
-    others: list[list[Turn]] = field(default_factory=list, kw_only=True)
+    others: list[list[Turn]] = field(default_factory=list)
 
 
-def as_stored(talk: Talk) -> tuple[Conversation, list[Message]] | None:
+def as_stored(talk: Talk, source: str) -> tuple[Conversation, list[Message]] | None:
     """The conversation under new ids, turns of one role in a row as one; None where nobody says anything."""
     turns = list(_joined(turn for turn in talk.turns if turn.text.strip()))
     if not turns:
@@ -69,7 +68,7 @@ def as_stored(talk: Talk) -> tuple[Conversation, list[Message]] | None:
         for turn in line:
             place = (parent, turn.key or f"{turn.role} {turn.text}")  # some exports name no messages
             if place not in made:
-                meta = {"source": talk.source} | ({"model": whole_text(turn.model)} if turn.model else {})
+                meta = {"source": source} | ({"model": whole_text(turn.model)} if turn.model else {})
                 when = min(turn.created or created, now)
                 made[place] = Message(
                     uuid.uuid4().hex, chat.id, parent, turn.role, whole_text(turn.text), when, True, meta
