@@ -355,7 +355,10 @@ def draft_of(session: Session, settings: Conversation) -> DraftSettings:
 def preset_of(session: Session, chat: str, name: str) -> Preset:
     """System prompt, sampling and model of a conversation as they are in force now."""
     settings = session.store.get(chat)
-    return Preset(name, settings.system, sampling_of(session, settings), settings.target or _model_name(session, chat))
+    file, target = answering(session, chat), settings.target
+    if target is None and file is not None:
+        target = models_list.name_of(models_list.targets(session.assistant), file)
+    return Preset(name, settings.system, sampling_of(session, settings), target)
 
 
 def apply_preset(session: Session, chat: str, preset: Preset) -> Conversation:
@@ -374,8 +377,3 @@ def other_model(session: Session, chat: str, preset: Preset) -> tuple[Path | Non
         return None, f"Its model {preset.target} is not on this machine, so the model stays."
     path = found[1].path
     return None if same_file(answering(session, chat), path) else path, ""
-
-
-def _model_name(session: Session, chat: str) -> str | None:
-    file = answering(session, chat)
-    return models_list.name_of(models_list.targets(session.assistant), file) if file else None

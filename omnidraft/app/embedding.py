@@ -18,11 +18,7 @@ if TYPE_CHECKING:
 
 
 class NoEmbeddings(ModelError):
-    """What is loaded cannot compute embeddings."""
-
-
-class WrongIds(ModelError):
-    """A text came as ids that the model does not know."""
+    """What is loaded cannot compute embeddings, or does not know ids that came as a text."""
 
 
 def embed(
@@ -48,7 +44,7 @@ def embed(
 def _ids(text: str | Sequence[int], vocabulary: Vocabulary, n_ctx: int) -> list[int]:
     if not isinstance(text, str):
         if not all(0 <= token < vocabulary.size for token in text):
-            raise WrongIds("input has token ids that the model does not know.")
+            raise NoEmbeddings("input has token ids that the model does not know.")
         ids = list(text)
     else:
         least = len(text.encode("utf-8", "replace")) // vocabulary.longest_piece

@@ -141,15 +141,13 @@ class Download:
         part, held = self._part(file), self._held(file)
         if file.size and held < file.size:
             raise HubError(f"The connection ended after {shown_size(self.done)}; start it again to continue.")
-        if (file.size and held > file.size) or not self._is_right(file):
+        with part.open("rb") as data:
+            right = file.sha256 is None or hashlib.file_digest(data, "sha256").hexdigest() == file.sha256
+        if (file.size and held > file.size) or not right:
             part.unlink()
             self.done -= held
             name = self._at(file).name
             raise HubError(f"{name} arrived damaged (its size or checksum is wrong) and was removed; try again.")
-
-    def _is_right(self, file: RemoteFile) -> bool:
-        with self._part(file).open("rb") as data:
-            return file.sha256 is None or hashlib.file_digest(data, "sha256").hexdigest() == file.sha256
 
     def _check_kind(self, config: Path) -> None:
         """Before the weights are fetched: only Llama's layout can be converted."""

@@ -96,7 +96,7 @@ class RaceJob:
     Its temporary home stays until `close`, so that the drafter can be taught after the first race.
     """
 
-    def __init__(self, plan: RacePlan, own: Assistant | None = None) -> None:
+    def __init__(self, plan: RacePlan, own: Assistant) -> None:
         self.plan, self.view = plan, RaceView()
         self.started = time.time()
         self._own = own
@@ -154,7 +154,7 @@ class RaceJob:
         return self
 
     def _carefully(self, run: Callable[[], None]) -> None:
-        view, others = self.view, None if self.plan.kept or self._own is None else self._own.learner
+        view, others = self.view, None if self.plan.kept else self._own.learner
         if others is not None:
             others.answer_begins()  # the profile's own training waits, as it does for an answer
         try:
@@ -234,7 +234,7 @@ class RaceJob:
         self.view.phase = "loading"
         self._loading = Progress(plan.target)
         self._go_on_or_stop()
-        assistant = self._own if plan.kept and self._own is not None else self._temporary()
+        assistant = self._own if plan.kept else self._temporary()
         self._assistant = assistant
         with watched(self._loading):
             assistant.load(self._target(), plan.drafter, plan.settings.model)

@@ -128,16 +128,12 @@ class Session:
         with self._lock:
             self._must_be_idle()
             if (guest := asked()) is None:
-                self.ensure_loaded()
+                if not self.ready:
+                    self.load(self.target_path())
             elif not same_file(self.loaded, guest):
                 self.load(guest)
                 self._guest = not self._is_own(guest)
             yield
-
-    def ensure_loaded(self) -> list[str]:
-        """Load the profile's target unless it is loaded; returns what the load has to say."""
-        with self._lock:
-            return [] if self.ready else self.load(self.target_path())
 
     def load(self, target: Path, progress: Progress | None = None) -> list[str]:
         """Make `target` the model that answers, with the profile's drafter. Raises ModelError; the old one stays."""

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
-from math import sqrt
+from math import log, sqrt
 from pathlib import Path
 from statistics import fmean, median, stdev
 from time import monotonic, sleep
@@ -298,22 +298,21 @@ def _estimate(
 ) -> Speed | None:
     """By bytes, as a pass reads all weights: from the nearest in size, of the same format where there is one."""
     alike = [one for one in like if one.path.is_dir() == model.path.is_dir()]
-    near = min(alike, key=lambda one: (one.quantization != model.quantization, _ratio(one, model)), default=None)
+    size = read_bytes(model)
+    near = min(
+        alike, key=lambda one: (one.quantization != model.quantization, abs(log(read_bytes(one) / size))), default=None
+    )
     if near is not None:
-        return Speed(measured[near.path] * read_bytes(near) / read_bytes(model), near.name)
+        return Speed(measured[near.path] * read_bytes(near) / size, near.name)
     if memory is None or model.path.is_dir():
         return None
-    return Speed(_READ * memory / read_bytes(model), "the speed of this machine's memory")
+    return Speed(_READ * memory / size, "the speed of this machine's memory")
 
 
 def by_size(models: Sequence[ModelInfo], known: dict[Path, Speed], size: int) -> Speed | None:
     """Of a file of so many bytes that is not here, by the nearest in size that was measured, else estimated."""
     told = [model for model in models if model.path in known and _tells(model)]
-    near = min(
-        told,
-        key=lambda one: (bool(known[one.path].like), max(read_bytes(one), size) / min(read_bytes(one), size)),
-        default=None,
-    )
+    near = min(told, key=lambda one: (bool(known[one.path].like), abs(log(read_bytes(one) / size))), default=None)
     return Speed(known[near.path].plain * read_bytes(near) / size, near.name) if near is not None else None
 
 
@@ -325,10 +324,6 @@ def _tells(model: ModelInfo) -> bool:
 def read_bytes(model: ModelInfo) -> int:
     """What a pass reads; of a folder all of it."""
     return model.file_size if model.path.is_dir() else pass_bytes(model)
-
-
-def _ratio(one: ModelInfo, other: ModelInfo) -> float:
-    return max(read_bytes(one), read_bytes(other)) / min(read_bytes(one), read_bytes(other))
 
 
 @cache

@@ -41,7 +41,7 @@ def sessions(tmp_path_factory):
 @pytest.fixture
 def session(sessions):
     ada = sessions.get("ada")
-    ada.ensure_loaded()
+    ada.prepare()
     return ada
 
 
@@ -67,7 +67,7 @@ def test_without_a_model_sizes_are_estimates(session, chat):
     session.unload()
     found = sizes(session, chat, "", [SHORT, LONG])
     assert (found.exact, found.room, found.too_long) == (False, None, False)
-    session.ensure_loaded()
+    session.prepare()
     true = sizes(session, chat, "", [SHORT, LONG])
     assert true.exact
     assert true.too_long

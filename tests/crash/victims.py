@@ -51,7 +51,7 @@ class Page:
         self.random = random.Random(seed)
 
     def work(self) -> None:
-        self.session.ensure_loaded()
+        self.session.prepare()
         say(ready=True)
         acts = [self.again, self.stop_and_resume, self.change, self.resize, self.swap, self.bring_chats,
                 self.carry_profile, self.forget, self.train, self.versions] + [self.ask] * 6  # fmt: skip

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from omnidraft.app.attached import Sizes
+from omnidraft.app.documents import Unreadable
 from omnidraft.chats import TextFile
 from tests.app.test_documents import docx_of
-from ui.chat.attachments import MAX_BYTES, MAX_FILES, NotText, chips, read, take
+from ui.chat.attachments import MAX_BYTES, MAX_FILES, chips, read, take
 
 
 def made(folder: Path, name: str, data: bytes) -> Path:
@@ -34,7 +35,7 @@ def test_text_is_read_with_plain_line_ends(tmp_path, data):
     (b"a" * (MAX_BYTES + 1), "a text file of up to 512 kB can be attached"),
 ])  # fmt: skip
 def test_anything_else_is_refused_in_a_sentence(tmp_path, data, sentence):
-    with pytest.raises(NotText, match=sentence) as refused:
+    with pytest.raises(Unreadable, match=sentence) as refused:
         read(made(tmp_path, "it.dat", data))
     assert str(refused.value).startswith("it.dat ")
 

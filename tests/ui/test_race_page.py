@@ -68,7 +68,7 @@ def test_only_models_of_the_list_are_raced(session, tmp_path):
 
 def a_race(view_phase: str = "taught", **scores: Score | None) -> RaceJob:
     plan = RacePlan(Path("t.gguf"), Path("d.gguf"), AppSettings(), topic_prompts("code", 6), topic_prompts("math", 20))
-    job = RaceJob(plan)
+    job = RaceJob(plan, None)
     job.view.phase = view_phase
     for name, value in scores.items():
         setattr(job.view, name, value)

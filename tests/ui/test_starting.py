@@ -1,13 +1,22 @@
-"""What is refused before anything is served: models that are not there, and a data home that is in use."""
+"""How the app starts and idles: what is refused before anything is served, such as a data home that is in use; how it
+ends with its window (`--window`); what it takes while nobody does anything."""
 
 from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
 import app
 from omnidraft.profiles.accounts import add_account
+from omnidraft.storage.paths import PROGRAM
 from omnidraft.storage.scratch import FileLock
-from tests.ui.conftest import free_port
+from tests.ui.conftest import Server, free_port
 
 
 def started(tmp_path, *arguments: str) -> int:
@@ -62,3 +71,61 @@ def test_with_accounts_other_machines_are_served(tmp_path, serving):
     add_account(tmp_path / "accounts", "ada", "correct horse")
     assert started(tmp_path, "--host", "0.0.0.0", "--auth-file", str(tmp_path / "accounts")) == 0
     assert [given[1] for given in serving] == ["0.0.0.0"]
+
+
+# What stands in for pywebview looks at the page and closes: nothing here needs a screen.
+
+
+STAND_IN = """
+import urllib.request
+asked = []
+def create_window(title, url, **size):
+    asked.append(url)
+def start():
+    with urllib.request.urlopen(asked[0], timeout=60) as page:
+        print("the window shows OmniDraft:", "OmniDraft" in page.read().decode(), flush=True)
+"""
+
+
+def start(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    port = str(free_port())
+    command = [sys.executable, str(PROGRAM / "app.py"), "--window", "--port", port, "--data-dir", str(folder / "home")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=200, env={**os.environ, **environment})
+
+
+def test_the_program_ends_with_its_window(tmp_path):
+    (tmp_path / "webview.py").write_text(STAND_IN)
+    done = start(tmp_path, PYTHONPATH=str(tmp_path))
+    assert "the window shows OmniDraft: True" in done.stdout, done.stderr
+    assert done.returncode == 0
+
+
+def test_without_a_package_for_windows_it_says_so(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util as u\nfind = u.find_spec\n"
+        "u.find_spec = lambda name, *more: None if name == 'webview' else find(name, *more)\n"
+    )
+    done = start(tmp_path, PYTHONPATH=str(tmp_path))
+    assert done.returncode == 2
+    assert "pip install pywebview" in done.stderr
+
+
+# Next to nothing: the processor belongs to the model.
+
+
+SECONDS = 3
+
+
+def wakes(server: Server) -> int:
+    """How often any thread of the app went to sleep since it started, and so how often it woke."""
+    tasks = Path(f"/proc/{server.process.pid}/task").iterdir()
+    found = (re.search(r"^voluntary_ctxt_switches:\s+(\d+)", (task / "status").read_text(), re.M) for task in tasks)
+    return sum(int(one[1]) for one in found if one)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counted in /proc")
+def test_an_app_that_nobody_uses_sleeps(server):
+    time.sleep(1)
+    before = wakes(server)
+    time.sleep(SECONDS)
+    assert (wakes(server) - before) / SECONDS < 150

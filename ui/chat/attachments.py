@@ -14,9 +14,10 @@ from pathlib import Path
 
 from omnidraft.app import documents
 from omnidraft.app.attached import BEGINNING, END, REFUSE, Sizes
+from omnidraft.app.documents import Unreadable
 from omnidraft.backends.pictures import MOST_BYTES, thumbnail
 from omnidraft.chats import PictureFile, TextFile
-from omnidraft.errors import OmniDraftError, PictureError
+from omnidraft.errors import PictureError
 from omnidraft.format import count, size
 from omnidraft.profiles.importing import taken
 
@@ -31,10 +32,6 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codec
 Attached = TextFile | PictureFile
 
 
-class NotText(OmniDraftError):
-    """A file cannot be attached; the sentence says why."""
-
-
 def take(paths: Sequence[str | Path], there: Sequence[Attached]) -> tuple[list[Attached], list[str]]:
     """(files attached after this upload, a sentence per file that was refused). The uploaded copies are removed."""
     kept, refused = list(there), []
@@ -42,9 +39,9 @@ def take(paths: Sequence[str | Path], there: Sequence[Attached]) -> tuple[list[A
         try:
             with taken(path):
                 if len(kept) == MAX_FILES:
-                    raise NotText(f"{_name(path)} was left out: a message takes at most {MAX_FILES} files.")
+                    raise Unreadable(f"{_name(path)} was left out: a message takes at most {MAX_FILES} files.")
                 kept.append(read(path))
-        except (NotText, PictureError, documents.Unreadable) as error:
+        except (PictureError, Unreadable) as error:
             refused.append(str(error))
     return kept, refused
 
@@ -58,8 +55,8 @@ def pictures(files: Sequence[Attached]) -> list[PictureFile]:
 
 
 def read(path: Path) -> Attached:
-    """The picture, or the file's text: UTF-8 or UTF-16 with its mark, with plain line ends. NotText or PictureError
-    says why there is none."""
+    """The picture, or the file's text: UTF-8 or UTF-16 with its mark, with plain line ends. Unreadable or
+    PictureError says why there is none."""
     name = _name(path)
     if path.suffix.lower() in PICTURES:
         return _picture(path, name)
@@ -67,19 +64,19 @@ def read(path: Path) -> Attached:
         return TextFile(name, documents.text_of(path, name))
     try:
         if (found := path.stat().st_size) > MAX_BYTES:
-            raise NotText(f"{name} is {size(found)}; a text file of up to {size(MAX_BYTES)} can be attached.")
+            raise Unreadable(f"{name} is {size(found)}; a text file of up to {size(MAX_BYTES)} can be attached.")
         data = path.read_bytes()
     except OSError as error:
-        raise NotText(f"{name} could not be read ({error.strerror or error}).") from None
+        raise Unreadable(f"{name} could not be read ({error.strerror or error}).") from None
     encoding = next((e for mark, e in _BOMS if data.startswith(mark)), "utf-8")
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError:
-        raise NotText(f"{name} is not text in UTF-8, so it cannot be attached.") from None
+        raise Unreadable(f"{name} is not text in UTF-8, so it cannot be attached.") from None
     if "\0" in text:
-        raise NotText(f"{name} is a binary file; only text can be attached.")
+        raise Unreadable(f"{name} is a binary file; only text can be attached.")
     if not text.strip():
-        raise NotText(f"{name} is empty.")
+        raise Unreadable(f"{name} is empty.")
     return TextFile(name, text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
@@ -88,7 +85,7 @@ def _picture(path: Path, name: str) -> PictureFile:
         with path.open("rb") as file:
             return PictureFile.made(name, file.read(MOST_BYTES + 1))
     except OSError as error:
-        raise NotText(f"{name} could not be read ({error.strerror or error}).") from None
+        raise Unreadable(f"{name} could not be read ({error.strerror or error}).") from None
 
 
 def chips(files: Sequence[Attached], sizes: Sizes) -> str:

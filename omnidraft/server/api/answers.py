@@ -139,7 +139,9 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
         )  # fmt: skip
         template = wanted.told(prompted.template)
         wanted = replace(wanted, grammar=_checked_grammar(prompted.model, template, asked))
-        echo, scores = _echoed(choice.prompt, prompt) if asked.echo else "", None
+        echo, scores = "", None
+        if asked.echo:  # ids as the text that was read
+            echo = choice.prompt if isinstance(choice.prompt, str) else prompt.text
         if asked.alternatives is not None:
             scores = Logprobs(
                 prompted.model.vocabulary, template.answer_prefix if chat else "", prompt.text if echo else ""
@@ -156,11 +158,6 @@ def _begun(messages: Any) -> tuple[Continued | None, Any]:
     and only what is new is told."""
     *earlier, last = messages
     return (Continued(last["content"]), earlier) if last["role"] == "assistant" else (None, messages)
-
-
-def _echoed(sent: Prompt, read: Any) -> str:
-    """The prompt as it was sent; token ids as the text that was read."""
-    return sent if isinstance(sent, str) else read.text
 
 
 def _raw(prompt: Prompt, engine: Engine, suffix: str | None) -> RawText:

@@ -12,7 +12,7 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from omnidraft.app.embedding import EmbeddingJob, NoEmbeddings, WrongIds
+from omnidraft.app.embedding import EmbeddingJob, NoEmbeddings
 from omnidraft.app.session import Session
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.server.api import errors
@@ -51,7 +51,7 @@ async def embed(session: Session, request: Request) -> Response:
     if not await ends(job, request):
         return error_reply(GONE, 499)
     if job.failure is not None:
-        return refused(job.failure, 400 if isinstance(job.failure, (NoEmbeddings, WrongIds)) else 500)
+        return refused(job.failure, 400 if isinstance(job.failure, NoEmbeddings) else 500)
     assert job.vectors is not None
     if wanted.dimensions not in (None, job.vectors.shape[1]):
         return error_reply(f"dimensions can only be {job.vectors.shape[1]} with {name}; leave it out.", 400)

@@ -146,10 +146,11 @@ def _supported(body: dict[str, Any], refused: tuple[str, ...]) -> dict[str, Any]
 def _common(session: Session, body: dict[str, Any], sampling: SamplingSettings) -> dict[str, Any]:
     """What both kinds of requests have."""
     options = field(body, "stream_options", dict) or {}
+    draft, speculation = session.settings.draft, field(body, "speculation", bool)
     return {
         "model": field(body, "model", str) or "",
         "sampling": _sampling(sampling, body),
-        "draft": _draft(session.settings.draft, body),
+        "draft": draft if speculation is None else replace(draft, enabled=speculation),
         "stream": bool(field(body, "stream", bool)),
         "usage": bool(field(options, "include_usage", bool)),
         "bias": biases(body, "logit_bias"),
@@ -171,11 +172,6 @@ def _sampling(settings: SamplingSettings, body: dict[str, Any]) -> SamplingSetti
     except SettingsError as error:
         told = str(error).replace("The setting sampling.max_tokens", longest)
         raise BadRequest(told.replace("The setting sampling.", "")) from None
-
-
-def _draft(settings: DraftSettings, body: dict[str, Any]) -> DraftSettings:
-    speculation = field(body, "speculation", bool)
-    return settings if speculation is None else replace(settings, enabled=speculation)
 
 
 def _grammar(body: dict[str, Any]) -> Grammar | None:

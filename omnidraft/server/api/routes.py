@@ -91,14 +91,11 @@ async def _model(session: Session, name: str) -> Response:
 def _unknown(method: str, path: str, methods: set[str] | None) -> Response:
     if methods is None:
         return error_reply(f"There is no {path[:80]} here.", 404, "unknown_url")
+    taken = " and ".join(sorted(methods))
     asked = method == "OPTIONS"
-    reply = Response(status_code=204) if asked else error_reply(f"{path} takes {_and(methods)}, not {method}.", 405)
+    reply = Response(status_code=204) if asked else error_reply(f"{path} takes {taken}, not {method}.", 405)
     reply.headers["Allow"] = ", ".join(sorted(methods))
     return reply
-
-
-def _and(methods: set[str]) -> str:
-    return " and ".join(sorted(methods))
 
 
 def _refusal(request: Request, key: str | None, exposed: bool) -> Response | None:

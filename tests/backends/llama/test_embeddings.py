@@ -4,7 +4,7 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from omnidraft.app.embedding import NoEmbeddings, WrongIds, embed
+from omnidraft.app.embedding import NoEmbeddings, embed
 from omnidraft.backends.base import Aborted, Embedding
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.errors import ContextFull, ModelError
@@ -62,7 +62,7 @@ def test_what_is_too_long_or_unknown_is_refused(target):
         embed(target, ["fine", LONG * 20], NEVER)
     with pytest.raises(ContextFull):
         embed(target, ["x" * 10_000_000], NEVER)
-    with pytest.raises(WrongIds):
+    with pytest.raises(NoEmbeddings, match="that the model does not know"):
         embed(target, [[target.vocabulary.size]], NEVER)
 
 

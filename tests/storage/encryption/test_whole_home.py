@@ -110,7 +110,7 @@ def used(models, tmp_path_factory):
         session.assistant.settings = changed(
             session.assistant.settings, **{"model.threads": 1, "model.n_ctx": 512, "sampling.temperature": 0.0}
         )
-        session.ensure_loaded()
+        session.prepare()
         session.assistant.learner.hold()
         try:
             ids = converse(session)
