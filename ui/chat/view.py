@@ -306,12 +306,13 @@ class ChatView:
             }
             return
         messages, settings = session.store.path(chat), session.store.get(chat)
-        told = parts.describe_switch(session, messages)
+        words = " ".join([parts.describe_switch(session, messages), *said])
+        told = {self.notice: note(words, more=parts.pair_numbers(session))}
         if followed.left != left:
-            yield {self.notice: note(" ".join([told, *said]), more=parts.pair_numbers(session))}
+            yield told
             return
         yield {
-            self.notice: note(" ".join([told, *said]), more=parts.pair_numbers(session)),
+            **told,
             self.target: gr.Dropdown(value=str(path)),
             self.side: self.panel_of(session, settings, messages),
             self.gauge: parts.gauge(session, messages),

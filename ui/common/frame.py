@@ -182,7 +182,7 @@ def session_of(sessions: Sessions, request: gr.Request) -> Session:
     return session_of_request(sessions, request.request)
 
 
-STYLES = [STATIC / f"{name}.css" for name in ("style", "chat", "aside", "pages", "race")]
+STYLES = [STATIC / f"{name}.css" for name in ("style", "chat", "aside", "pages")]
 SANS = ("ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif")
 MONO = ("ui-monospace", "SF Mono", "Menlo", "Consolas", "DejaVu Sans Mono", "monospace")
 COOKIE = "omnidraft_theme"  # what the page script paints from, before anything else is drawn

@@ -26,9 +26,8 @@
       button.setAttribute("aria-label", "Copy this code");
     }
   };
-  const watch = () => new MutationObserver(seen).observe(document.body, { childList: true, subtree: true });
-  if (document.body) watch();
-  else document.addEventListener("DOMContentLoaded", watch);
+  document.addEventListener("DOMContentLoaded", () =>
+    new MutationObserver(seen).observe(document.body, { childList: true, subtree: true }));
 
   /* Puts a text, or the promise of one, on the clipboard; what says whether it got there comes back. */
   const copy = async (text) => {

@@ -131,10 +131,7 @@
   document.addEventListener("click", (event) => {
     if (event.target.closest?.("#od-send")) sent(event);
   }, true);
-  const watch = () =>
-    new MutationObserver(look).observe(document.body, {
-      childList: true, subtree: true, attributes: true, attributeFilter: ["data-chat", "data-now"],
-    });
-  if (document.body) watch();
-  else document.addEventListener("DOMContentLoaded", watch);
+  new MutationObserver(look).observe(document.documentElement, {
+    childList: true, subtree: true, attributes: true, attributeFilter: ["data-chat", "data-now"],
+  });
 })();

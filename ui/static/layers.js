@@ -39,13 +39,10 @@
   };
   addEventListener("hashchange", reveal);
   // The page is drawn some moments after its address is known, and once more before its frame goes.
-  const watch = () => {
-    if (!location.hash.startsWith("#od-set-")) return;
+  if (location.hash.startsWith("#od-set-")) {
     const drawn = new MutationObserver(() => {
       if (reveal() && !document.getElementById("od-frame")) drawn.disconnect();
     });
-    drawn.observe(document.body, { childList: true, subtree: true });
-  };
-  if (document.body) watch();
-  else document.addEventListener("DOMContentLoaded", watch);
+    drawn.observe(document.documentElement, { childList: true, subtree: true });
+  }
 })();

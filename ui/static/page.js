@@ -26,9 +26,7 @@
       document.body.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);
     } else paint();
   };
-  // Gradio adds this script when the page is already there, or with it: both must work.
-  const ready = (run) => (document.body ? run() : document.addEventListener("DOMContentLoaded", run));
-  ready(() => {
+  document.addEventListener("DOMContentLoaded", () => {
     paint();
     new MutationObserver(paint).observe(document.body, { attributes: true, attributeFilter: ["class"] });
   });
@@ -130,10 +128,5 @@
     });
     who.hidden = false;
   };
-  const watchForHead = () => {
-    fill();
-    new MutationObserver(fill).observe(document.body, { childList: true, subtree: true });
-  };
-  if (document.body) watchForHead();
-  else document.addEventListener("DOMContentLoaded", watchForHead);
+  new MutationObserver(fill).observe(document.documentElement, { childList: true, subtree: true });
 })();

@@ -1,6 +1,5 @@
 /* What stands below each message of a conversation, and what answers may not do by themselves. */
 (() => {
-  const ready = (run) => (document.body ? run() : document.addEventListener("DOMContentLoaded", run));
   const aside = (open) => window.odPage.aside(open);
 
   // Below each message: its versions and what can be done with it. The server says which row is which message.
@@ -24,6 +23,8 @@
     remember: "Remember what is selected in it, or all of it",
     tokens: "Show where its tokens came from",
   };
+  const make = (tag, named, text = "") =>
+    Object.assign(document.createElement(tag), { className: named, textContent: text });
   const button = (label, act, inside) => {
     const made = document.createElement("button");
     made.type = "button";
@@ -60,8 +61,7 @@
   const remove = (id) => {
     const ask = button(words.delete, null, icon("delete"));
     ask.addEventListener("click", () => {
-      const sure = document.createElement("span");
-      sure.className = "od-turn-sure";
+      const sure = make("span", "od-turn-sure");
       sure.setAttribute("role", "alertdialog");
       sure.setAttribute("aria-label", words.delete);
       const keep = button("Keep it", null, "Keep");
@@ -79,11 +79,7 @@
     return reply.text();
   };
   const copy = (id) => {
-    const made = document.createElement("button");
-    made.type = "button";
-    made.title = words.copy;
-    made.setAttribute("aria-label", words.copy);
-    made.innerHTML = icon("copy");
+    const made = button(words.copy, null, icon("copy"));
     made.addEventListener("click", () => window.odAnswers.copyWith(made, written(id)));
     return made;
   };
@@ -92,23 +88,16 @@
     [...document.querySelectorAll("#od-tabs button[role=tab]")].find((t) => t.textContent.trim() === "Tokens")?.click();
   };
   const bar = (mark) => {
-    const made = document.createElement("div");
-    made.className = "od-turn";
+    const made = make("div", "od-turn");
     made.dataset.key = JSON.stringify(mark);
     if (mark.model) {
-      const model = document.createElement("small");
-      model.className = "od-model";
-      model.textContent = model.title = mark.model;
+      const model = make("small", "od-model", mark.model);
+      model.title = mark.model;
       made.append(model);
     }
-    if (mark.out) {
-      const out = document.createElement("small");
-      out.textContent = "Left out of what the model reads";
-      made.append(out);
-    }
+    if (mark.out) made.append(make("small", "", "Left out of what the model reads"));
     if (mark.count > 1) {
-      const place = document.createElement("span");
-      place.textContent = `${mark.place} / ${mark.count}`;
+      const place = make("span", "", `${mark.place} / ${mark.count}`);
       place.setAttribute("aria-label", `version ${mark.place} of ${mark.count}`);
       made.append(
         button("Earlier version", { kind: "version", id: mark.id, step: -1 }, "‹"),
@@ -138,23 +127,18 @@
   };
   // Beside the text, so that copying a message does not copy them.
   const files = (mark) => {
-    const made = document.createElement("ul");
-    made.className = "od-chips od-turn-files";
+    const made = make("ul", "od-chips od-turn-files");
     made.setAttribute("aria-label", "Attached files");
     for (const [name, size] of mark.files) {
-      const chip = document.createElement("li");
-      const [text, small] = [document.createElement("span"), document.createElement("small")];
-      text.textContent = name;
-      small.textContent = size;
-      chip.append(text, small);
+      const chip = make("li", "");
+      chip.append(make("span", "", name), make("small", "", size));
       made.append(chip);
     }
     return made;
   };
   // Gradio would show them from copies on the disk, which nobody encrypts and nobody forgets.
   const pictures = (mark) => {
-    const made = document.createElement("div");
-    made.className = "od-pictures";
+    const made = make("div", "od-pictures");
     for (const [name, digest] of mark.pictures) {
       const link = document.createElement("a");
       const image = document.createElement("img");
@@ -162,9 +146,7 @@
       image.src = link.href = `/picture/${digest}`;
       link.target = "_blank";
       image.addEventListener("error", () => {
-        const lost = document.createElement("p");
-        lost.textContent = `The picture ${name} is damaged or missing.`;
-        link.replaceWith(lost);
+        link.replaceWith(make("p", "", `The picture ${name} is damaged or missing.`));
       });
       link.append(image);
       made.append(link);
@@ -241,12 +223,11 @@
     if (got) sessionStorage.setItem("od-get", got.hash.slice("#get=".length));
   });
   let due = false;
-  ready(() => {
-    new MutationObserver(() => {
-      if (due) return;
-      due = true;
-      requestAnimationFrame(() => { due = false; decorate(); follow(); });
-    }).observe(document.body, { childList: true, subtree: true, attributes: true, attributeFilter: ["data-marks"] });
+  new MutationObserver(() => {
+    if (due) return;
+    due = true;
+    requestAnimationFrame(() => { due = false; decorate(); follow(); });
+  }).observe(document.documentElement, {
+    childList: true, subtree: true, attributes: true, attributeFilter: ["data-marks"],
   });
-
 })();
