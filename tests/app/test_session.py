@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from contextlib import contextmanager
@@ -49,7 +48,7 @@ def session(tmp_path, monkeypatch, first):
 def said(session: Session, model) -> Reply:
     """A client of the API asked this model something."""
     info = ModelInfo(path=model, name=model.stem)
-    (choice,) = CompletionRequest.chat(session, json.dumps({"messages": HELLO}).encode()).choices
+    (choice,) = CompletionRequest.chat(session, {"messages": HELLO}).choices
     return api._answer(session, info.name, info, choice)
 
 

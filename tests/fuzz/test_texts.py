@@ -18,6 +18,7 @@ from omnidraft.chats import ChatStore, export_json, export_markdown, import_json
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.profiles.exporting import export_profile
 from omnidraft.profiles.importing import import_profile
+from omnidraft.server.api.errors import json_body
 from omnidraft.server.api.request import CompletionRequest
 from omnidraft.settings.config import AppSettings
 from omnidraft.settings.file import load_settings, save_settings
@@ -140,7 +141,7 @@ def test_requests(by):
     data = damaged(data, by) if by.random() < 0.2 else data
     for parse in (CompletionRequest.chat, CompletionRequest.text):
         with refused_at_most():
-            parse(session, data)
+            parse(session, json_body(data))
 
 
 PIECES = [
@@ -254,6 +255,6 @@ def test_what_nobody_damaged_is_accepted(vocabulary, store):
     check_grammar(json_grammar(SCHEMA["properties"]["a"]))
     assert GrammarState(gbnf_grammar('root ::= [a-z]+ "b"?'), vocabulary).mask().any()
     wanted = {name: BODY[name] for name in ("model", "messages", "max_tokens", "stream", "tools", "temperature")}
-    assert CompletionRequest.chat(SimpleNamespace(settings=AppSettings()), as_json(wanted)).tools is not None
+    assert CompletionRequest.chat(SimpleNamespace(settings=AppSettings()), wanted).tools is not None
     (chat,) = import_json(store, export_json(store, [store.conversations()[-1].id]))
     assert store.delete(chat.id)

@@ -32,7 +32,7 @@ from omnidraft.engine import Engine
 from omnidraft.errors import OmniDraftError
 from omnidraft.server.api import errors
 from omnidraft.server.api import reply as completions
-from omnidraft.server.api.errors import BadRequest, error_reply, read_body, refused
+from omnidraft.server.api.errors import BadRequest, error_reply, json_body, read_body, refused
 from omnidraft.server.api.forms import ChatForm, Logprobs, TextForm
 from omnidraft.server.api.reply import Reply
 from omnidraft.server.api.request import EFFORT, Choice, CompletionRequest, Prompt
@@ -41,14 +41,15 @@ GONE = "The client went away."
 _EFFORTS = {"none": "off", "minimal": "low", "xhigh": "high"}  # words of OpenAI's that none of ours is called
 
 
-Read = Callable[[Session, bytes], CompletionRequest]
+Read = Callable[[Session, dict[str, Any]], CompletionRequest]
 
 
 async def complete(read: Read, session: Session, request: Request, form: ModuleType = completions) -> Response:
     """The answer to a request that `read` understands, by `whole` or `stream` of a module that has its format."""
     try:
         # Reading a large body or turning a schema into a grammar takes its time; others go on meanwhile.
-        asked = await run_in_threadpool(read, session, await read_body(request))
+        body = await run_in_threadpool(json_body, await read_body(request))
+        asked = await run_in_threadpool(read, session, body)
         first, *others = asked.choices
         reply = await start(session, first, request)
         if asked.stream:

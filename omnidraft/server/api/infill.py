@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from omnidraft.app.session import Session
-from omnidraft.server.api.errors import BadRequest, field, json_body
+from omnidraft.server.api.errors import BadRequest, field
 from omnidraft.server.api.errors import whole as whole_number
 from omnidraft.server.api.reply import Reply, looks, timings
 from omnidraft.server.api.request import CompletionRequest
@@ -17,9 +17,8 @@ from omnidraft.settings.config import MOST_TOKENS
 _SAME = ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "stream", "model", "speculation")
 
 
-def read(session: Session, data: bytes) -> CompletionRequest:
+def read(session: Session, body: dict[str, Any]) -> CompletionRequest:
     """What a request with this body asks for; further files (`input_extra`) come before the text, names first."""
-    body = json_body(data)
     before, behind = field(body, "input_prefix", str), field(body, "input_suffix", str)
     if before is None and behind is None:
         raise BadRequest("input_prefix and input_suffix must be the texts around the gap.")
@@ -27,7 +26,7 @@ def read(session: Session, data: bytes) -> CompletionRequest:
     length = whole_number(body, "n_predict", -2, MOST_TOKENS) or 0
     text |= {"max_tokens": length} if length > 0 else {}
     text["prompt"] = _files(body) + (before or "") + (field(body, "prompt", str) or "")
-    return replace(CompletionRequest.text(session, json.dumps(text).encode()), suffix=behind or "")
+    return replace(CompletionRequest.text(session, text), suffix=behind or "")
 
 
 def _files(body: dict[str, Any]) -> str:

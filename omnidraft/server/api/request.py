@@ -14,7 +14,7 @@ from typing import Any
 from omnidraft.app.session import Session
 from omnidraft.backends.prompting.grammar import Grammar, check_grammar, gbnf_grammar, json_grammar
 from omnidraft.errors import SettingsError
-from omnidraft.server.api.errors import BadRequest, biases, field, json_body, texts, whole
+from omnidraft.server.api.errors import BadRequest, biases, field, texts, whole
 from omnidraft.server.api.messages import Tools, messages_of, tools_of
 from omnidraft.settings.config import DraftSettings, SamplingSettings
 
@@ -66,9 +66,9 @@ class CompletionRequest:
     bias: Mapping[int, float] = dataclasses.field(default_factory=dict)
 
     @classmethod
-    def chat(cls, session: Session, data: bytes) -> CompletionRequest:
+    def chat(cls, session: Session, body: dict[str, Any]) -> CompletionRequest:
         """What a request for a chat completion with this body asks for."""
-        body = _supported(json_body(data), _UNSUPPORTED)
+        _refuse(body, _UNSUPPORTED)
         grammar, tools = _grammar(body), tools_of(body)
         if grammar is not None and tools is not None:
             raise BadRequest("Tools cannot be offered together with response_format or grammar; send one of them.")
@@ -86,9 +86,9 @@ class CompletionRequest:
         )
 
     @classmethod
-    def text(cls, session: Session, data: bytes) -> CompletionRequest:
+    def text(cls, session: Session, body: dict[str, Any]) -> CompletionRequest:
         """What a request for a completion of the older kind asks for."""
-        body = _supported(json_body(data), _UNSUPPORTED_TEXT)
+        _refuse(body, _UNSUPPORTED_TEXT)
         alternatives, echo = whole(body, "logprobs", 0, MAX_ALTERNATIVES), bool(field(body, "echo", bool))
         longest = next((name for name in _LONGEST if body.get(name) is not None), "")
         writes = not (type(body.get(longest)) is int and body[longest] == 0)
@@ -136,11 +136,10 @@ class Choice:
         return sampling if sampling.seed is None else replace(sampling, seed=(sampling.seed + place) % _SEEDS)
 
 
-def _supported(body: dict[str, Any], refused: tuple[str, ...]) -> dict[str, Any]:
-    for name in refused:
+def _refuse(body: dict[str, Any], names: tuple[str, ...]) -> None:
+    for name in names:
         if body.get(name) not in (None, False, [], {}, ["text"], ""):
             raise BadRequest(f"{name} is not supported here.")
-    return body
 
 
 def _common(session: Session, body: dict[str, Any], sampling: SamplingSettings) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from omnidraft.app.session import Session
-from omnidraft.server.api.errors import BadRequest, field, json_body
+from omnidraft.server.api.errors import BadRequest, field
 from omnidraft.server.api.errors import whole as whole_number
 from omnidraft.server.api.forms import ChatForm
 from omnidraft.server.api.messages import Tools
@@ -27,9 +27,9 @@ _SAME = (
 _PARTS = {"input_text": "text", "output_text": "text", "text": "text"}
 
 
-def read(session: Session, data: bytes) -> CompletionRequest:
+def read(session: Session, body: dict[str, Any]) -> CompletionRequest:
     """What a request with this body asks for."""
-    return CompletionRequest.chat(session, json.dumps(chat_body(json_body(data))).encode())
+    return CompletionRequest.chat(session, chat_body(body))
 
 
 def chat_body(body: dict[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from functools import partial
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
-from fastapi.routing import APIRoute
 from starlette.concurrency import run_in_threadpool
+from starlette.routing import Route
 
 from omnidraft.app import models_list
 from omnidraft.app.session import Session
@@ -26,8 +26,7 @@ from omnidraft.server.api.errors import error_reply, refused
 from omnidraft.server.api.request import CompletionRequest
 from omnidraft.server.guard.auth import session_of_request
 
-_READ = ["GET", "HEAD"]
-_ALL = [*_READ, "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+_ALL = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 Handler = Callable[[Session, Request], Awaitable[Response]]
 
 
@@ -42,41 +41,17 @@ def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool)
         except OmniDraftError as error:
             return refused(error)
 
-    @app.api_route("/v1/models", methods=_READ)
-    async def list_models(request: Request) -> Response:
-        return await guarded(request, _models)
+    for method, handlers in {"GET": _READ, "POST": _WRITTEN}.items():
+        for path, handler in handlers.items():
+            app.add_route(path, partial(guarded, handler=handler), [method])
+    known = {route.path: route.methods for route in app.routes if isinstance(route, Route)}
 
-    @app.api_route("/v1/models/{name:path}", methods=_READ)
-    async def model(name: str, request: Request) -> Response:
-        return await guarded(request, lambda session, _: _model(session, name))
-
-    @app.post("/v1/chat/completions")
-    async def chat_completions(request: Request) -> Response:
-        return await guarded(request, lambda *given: answers.complete(CompletionRequest.chat, *given))
-
-    @app.post("/v1/completions")
-    async def completions(request: Request) -> Response:
-        return await guarded(request, lambda *given: answers.complete(CompletionRequest.text, *given))
-
-    @app.post("/infill")
-    async def fill(request: Request) -> Response:
-        return await guarded(request, partial(answers.complete, infill.read, form=infill))
-
-    @app.post("/v1/responses")
-    async def respond(request: Request) -> Response:
-        return await guarded(request, partial(answers.complete, responses.read, form=responses))
-
-    @app.post("/v1/embeddings")
-    async def embeddings(request: Request) -> Response:
-        return await guarded(request, embed)
-
-    known = {route.path: route.methods for route in app.routes if isinstance(route, APIRoute)}
-
-    @app.api_route("/infill", methods=_ALL)
-    @app.api_route("/v1/{rest:path}", methods=_ALL)
     async def unknown(request: Request) -> Response:
         path = request.url.path
         return _refusal(request, key, exposed) or _unknown(request.method, path, known.get(path))
+
+    for path in ("/infill", "/v1/{rest:path}"):
+        app.add_route(path, unknown, _ALL)
 
 
 async def _models(session: Session, _: Request) -> Response:
@@ -84,8 +59,18 @@ async def _models(session: Session, _: Request) -> Response:
     return JSONResponse({"object": "list", "data": [errors.described(*one) for one in known.items()]})
 
 
-async def _model(session: Session, name: str) -> Response:
-    return JSONResponse(errors.described(*await run_in_threadpool(errors.find, session, name)))
+async def _model(session: Session, request: Request) -> Response:
+    return JSONResponse(errors.described(*await run_in_threadpool(errors.find, session, request.path_params["name"])))
+
+
+_READ: dict[str, Handler] = {"/v1/models": _models, "/v1/models/{name:path}": _model}
+_WRITTEN: dict[str, Handler] = {
+    "/v1/chat/completions": partial(answers.complete, CompletionRequest.chat),
+    "/v1/completions": partial(answers.complete, CompletionRequest.text),
+    "/infill": partial(answers.complete, infill.read, form=infill),
+    "/v1/responses": partial(answers.complete, responses.read, form=responses),
+    "/v1/embeddings": embed,
+}
 
 
 def _unknown(method: str, path: str, methods: set[str] | None) -> Response:
