@@ -275,20 +275,43 @@ def _without_end(tail: Sequence[Item], turn_end: Pattern) -> tuple[Item, ...]:
 # Calls as JSON objects
 
 
-def _call_object(text: str) -> tuple[int, int, Any] | None:
-    """Where the first JSON object with an argument in it stands, and what it is."""
-    return next((found for found in _objects(text) if KEYS[0] in text[found[0] : found[1]]), None)
+def _call_objects(text: str) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
+    """Where JSON objects with a name and an argument in them stand, outermost first."""
+    behind = 0
+    for start, end, value in _objects(text):
+        written = text[start:end]
+        if start >= behind and KEYS[0] in written and any(name in written for name in NAMES):
+            behind = end
+            yield start, end, value
 
 
 def _json_calls(seen: Calls, turn_end: Pattern) -> CallShape | None:
-    found = _call_object(seen.one)
-    body = _json_body(found[2]) if found is not None else None
-    if found is None or body is None:
+    found = next(_call_objects(seen.one), None)
+    if found is None:
         return None
-    openings = [_opening(seen.one[: found[0]])]
-    if (behind := _call_object(seen.after)) is not None and (other := _opening(seen.after[: behind[0]])):
-        openings += [other] if other != openings[0] else []
-    return CallShape(tuple(openings), body, _closers(_without_end(gapped(seen.one[found[1] :]), turn_end)))
+    start, end, value = found
+    body = _json_body(value)
+    if body is None:
+        return None
+    openings = [_opening(seen.one[:start])]
+    behind = next(_call_objects(seen.after), None)
+    if behind is not None:
+        openings.append(_opening(seen.after[: behind[0]]))
+    tails = [_without_end(gapped(seen.one[end:]), turn_end)]
+    both = list(_call_objects(seen.two))
+    if len(both) == 2:
+        between = gapped(seen.two[both[0][1] : both[1][0]])
+        own = common_end(between, openings[0])
+        tails.append(between[: len(between) - own])
+        openings.append(_without_comma(between))
+    known = tuple(dict.fromkeys(opening for opening in openings[1:] if opening not in ((), openings[0])))
+    return CallShape((openings[0], *known), body, _closers(*tails))
+
+
+def _without_comma(between: Sequence[Item]) -> Pattern:
+    """What stands right before another call: from its first tag that opens something on."""
+    starts = [i for i, item in enumerate(between) if is_tag(item) and "/" not in str(item)[:3]]
+    return tuple(item for item in between[starts[0] :] if item != "[") if starts else ()
 
 
 def _opening(text: str) -> Pattern:

@@ -93,15 +93,17 @@ def learn_format(render: Render, source: str) -> ChatFormat:
     prompts = [text for options in ways if (text := probe.prompt(generation=True, **options))]
     header = learn_header(asked, before, prompts)
     lead = header.behind(before)
-    begins, ends = _thoughts(probe, header, lead)
+    begins, ends, more = _thoughts(probe, header, lead)
     if not ends:
-        begins, ends = known_thoughts(source, list(map(header.begun, prompts)))
+        rests = list(map(header.begun, prompts))
+        begins, ends = _left_out(rests) or known_thoughts(source, rests)
     lead = behind_marks(lead, (*begins, *ends))
     calls = learn_calls(probe, header.behind, tuple(atoms(behind)), (*begins, *ends))
     marked = any(map(is_tag, atoms(lead)))
+    begin_marks = [tuple(atoms(lead))] if marked else []
     return ChatFormat(
         thoughts=Between(begins, ends),
-        content=Between((tuple(atoms(lead)),), groups(atoms(behind))[:1]) if marked else Between(),
+        content=Between(tuple(filter(None, [*begin_marks, more])), groups(atoms(behind))[:1] if marked else ()),
         calls=(*calls, *known_calls(source, alone=not calls)),
         header=tuple(atoms(header.text)),
         turn_end=tuple(atoms(behind)),
@@ -150,8 +152,8 @@ def _thinking_messages() -> Iterator[Message]:
     yield {"content": {"blocks": [{"type": "thoughts", "text": THOUGHT}, {"type": "response", "text": CONTENT}]}}
 
 
-def _thoughts(probe: Probe, header: Header, lead: str) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...]]:
-    """What thoughts begin and end with."""
+def _thoughts(probe: Probe, header: Header, lead: str) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...], Pattern]:
+    """What thoughts begin and end with, and what more stands between them and content."""
     for text in _with_thoughts(probe):
         before, _, behind = text.partition(THOUGHT)
         begin = header.behind(before)
@@ -162,9 +164,22 @@ def _thoughts(probe: Probe, header: Header, lead: str) -> tuple[tuple[Pattern, .
             end = tuple(atoms(between))
         else:
             end = tuple(atoms(behind.partition(NAMES[0])[0]))[:1]
-        if end:
-            return ((tuple(atoms(begin)),) if atoms(begin) else ()), (end,)
-    return (), ()
+        if not end:
+            continue
+        first = str(end[0])
+        alone = len(end) > 1 and is_tag(first) and (THINKS.search(first) or first[1] == "/")
+        ends, more = (end[:1], end[1:]) if alone else (end, ())
+        return ((tuple(atoms(begin)),) if atoms(begin) else ()), (ends,), more
+    return (), (), ()
+
+
+def _left_out(prompts: Sequence[str]) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...]] | None:
+    """What stands around thoughts that a prompt opens and closes at once, so that the model has none."""
+    for text in prompts:
+        written = tuple(atoms(text))
+        if len(written) > 1 and is_tag(written[0]) and is_tag(written[-1]) and THINKS.search(text):
+            return (written[:-1],), (written[-1:],)
+    return None
 
 
 def _with_thoughts(probe: Probe) -> Iterator[str]:
