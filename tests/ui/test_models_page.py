@@ -242,7 +242,7 @@ def test_a_drafter_that_fits_is_fetched_and_used_by_one_button(make_server, page
     ask(page, "What is 2 + 3?")  # so that it is known what passes take
     page.goto(f"{server.origin}/models")
     page.click("#od-hub-drafters")
-    said(page, "every second guess stands, or 62 in 100")
+    said(page, "50% of the guesses stand, or 62% with drafters from 100M parameters")
     (first, *others) = page.locator("#od-offers li").all()
     assert repo in first.inner_text()
     assert "map directly" in first.inner_text()
