@@ -39,7 +39,8 @@ MAX_SOURCE = 1 << 17  # characters; those in circulation have up to 30,000
 MAX_SECONDS = 3.0  # of the processor's time, for one rendering
 _MEMORY = 1 << 30  # bytes
 _LONGEST = 1 << 24  # characters that it may write, and some times what it was given
-_GLANCE = 0.05  # seconds between looks at the process while it renders
+_MESSAGE = 500  # characters of what it says is wrong
+_GLANCE = 50  # milliseconds between looks at the process while it renders
 
 
 class TemplateLimit(jinja2.TemplateError):
@@ -68,8 +69,12 @@ class TemplateProcess:
         """
         if len(source) > MAX_SOURCE:
             raise jinja2.TemplateError(f"it is longer than {MAX_SOURCE:,} characters")
+        try:
+            request = json.dumps([source, variables]) + "\n"
+        except RecursionError:
+            raise TemplateLimit from None
         with self._lock:
-            answer = self._answer(json.dumps([source, variables]) + "\n")
+            answer = self._answer(request)
             self.seconds += MAX_SECONDS if answer is None else answer["seconds"]
         if answer is None or answer["limit"]:
             raise TemplateLimit
@@ -85,7 +90,7 @@ class TemplateProcess:
             self._child.say(request)
             _watch(self._child)
             return json.loads(next(self._child.lines()))
-        except StopIteration:
+        except (StopIteration, json.JSONDecodeError):  # in the middle of a line, if somebody else ended it
             self.end()
             return None
         except OSError as error:
@@ -104,9 +109,12 @@ class TemplateProcess:
 
 def _watch(child: LineChild) -> None:
     """Until it answers or has ended, as it does at its own limits; of memory some systems know none."""
-    heard = child.process.stdout
+    if child.process.stdout is None or system.SYSTEM == "win32":
+        return
+    heard = select.poll()  # not `select`, which knows the first 1024 open files only
+    heard.register(child.process.stdout, select.POLLIN)
     with suppress(psutil.Error):
-        while heard is not None and system.SYSTEM != "win32" and not select.select([heard], [], [], _GLANCE)[0]:
+        while not heard.poll(_GLANCE):
             if psutil.Process(child.pid).memory_info().rss > _MEMORY:
                 child.kill()
 
@@ -168,12 +176,17 @@ def _rendered(source: str, variables: dict[str, Any] | None, longest: int) -> di
             text = template.render(variables).encode("utf-8", "replace").decode()  # a lone surrogate has no UTF-8 form
             answer |= {"limit": True} if len(text) > longest else {"text": text}
     except jinja2.TemplateError as error:
-        answer["refused"] = str(error)
+        answer["refused"] = _shown(error)
     except (RecursionError, MemoryError):
         answer["limit"] = True
     except Exception as error:  # whatever a template, or jinja2 and Python's compiler over its text, do wrong
-        answer["refused"] = f"{type(error).__name__}: {str(error)[:200]}"
+        answer["refused"] = f"{type(error).__name__}: {_shown(error)}"
     return answer
+
+
+def _shown(error: Exception) -> str:
+    """A template may raise whatever it likes."""
+    return str(error)[:_MESSAGE].encode("utf-8", "replace").decode()
 
 
 def _limit_processor(seconds: float) -> None:

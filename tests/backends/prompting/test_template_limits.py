@@ -1,6 +1,11 @@
 """Templates that ask for more time or memory than a prompt can need are refused soon, in a sentence; others are not."""
 
+import os
+import sys
+from contextlib import ExitStack
+
 import pytest
+from jinja2 import TemplateError
 
 from omnidraft.backends.prompting.rendering import RENDERING
 from omnidraft.backends.prompting.templates import ChatTemplate
@@ -47,6 +52,40 @@ def test_a_process_that_was_ended_is_started_again():
     assert RENDERING.render("{{ a }}", {"a": "once"}) == "once"
     RENDERING.end()
     assert RENDERING.render("{{ a }}", {"a": "again \ud83d"}) == "again ?"
+
+
+def test_what_a_template_says_is_wrong_is_a_short_text():
+    with pytest.raises(TemplateError) as caught:
+        RENDERING.render("{{ raise_exception('\\ud800' + 'a' * 10**7) }}", {})
+    assert len(said := str(caught.value)) < 1000
+    assert said.encode().startswith(b"?a")
+
+
+def test_what_is_nested_too_deep_to_be_handed_over_is_refused():
+    nested = []
+    for _ in range(10_000):
+        nested = [nested]
+    with pytest.raises(TemplateError, match="more time or memory"):
+        RENDERING.render("{{ 1 }}", {"tools": nested})
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there nothing is waited for but the answer")
+def test_a_program_with_many_open_files_renders_too():
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2048:
+        pytest.skip("this system opens no more files")
+    RENDERING.end()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    try:
+        with ExitStack() as files:
+            for _ in range(1100):
+                files.enter_context(open(os.devnull))
+            assert RENDERING.render("{{ 1 }}", {}) == "1"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        RENDERING.end()
 
 
 @pytest.mark.parametrize("source", [
