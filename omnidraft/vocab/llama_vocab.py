@@ -113,6 +113,8 @@ def read_gguf_vocabulary(path: str | Path) -> Vocabulary:
     ModelError if the file is missing, damaged or has none.
     """
     path = Path(path)
+    if not os.path.isfile(path):  # nor a pipe, which nobody may ever write to
+        raise ModelError(f"There is no file {path}.")
     TRIALS.require(path)
     begin()
     api.llama_backend_init()

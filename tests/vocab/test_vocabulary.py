@@ -1,6 +1,7 @@
 """Text passes through every vocabulary byte by byte; damaged files are refused in one sentence."""
 
 import json
+import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 
@@ -202,3 +203,10 @@ def test_what_is_no_model_is_refused_in_one_silent_sentence(models, tmp_path, ca
         assert str(refusal.value).endswith(".")
         assert "\n" not in str(refusal.value)
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(pipe := tmp_path / "model.gguf")
+    with pytest.raises(ModelError, match="There is no file"):
+        load_vocabulary(pipe)
