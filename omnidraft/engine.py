@@ -168,7 +168,6 @@ class Engine:
             return None
         translator = self.translator if state is not None else None
         most = max(1, self._widest - 1)  # further proposals would need a pass of another kind
-        draft = replace(draft, length=min(draft.length, most))
         return Speculation(state, make_policy(draft, pair_stats, translator, most), draft.verification, lookup, forcing)
 
     def _drafting(

@@ -484,10 +484,10 @@ class AdaptiveDepth:
 
 
 def make_policy(
-    settings: DraftSettings, stats: PairStats | None, translator: Translator | None, most: int = LONGEST
+    settings: DraftSettings, stats: PairStats | None, translator: Translator | None, most: int
 ) -> LengthPolicy:
     """`stats` are needed for every mode but "fixed"; without a translator only lookups can be proposed. most: pieces of
     the longest draft that the target can read in one pass."""
     if settings.mode == "fixed" or stats is None:
-        return FixedLength(settings.length)
+        return FixedLength(min(settings.length, most))
     return AdaptiveDepth(stats, None if settings.mode == "lookup" else translator, min(LONGEST, most))

@@ -176,7 +176,7 @@ def carried(policy, stats: PairStats) -> None:
 
 def test_rounds_that_carry_pieces_and_draw_none_are_told_apart():
     stats = PairStats(CostModel(dict(MEMORY_BOUND), 0.05))
-    carried(make_policy(DraftSettings(), stats, OneToOne()), stats)
+    carried(make_policy(DraftSettings(), stats, OneToOne(), 16), stats)
     assert stats.cost.step <= 0.1
 
 
@@ -351,3 +351,10 @@ def test_copies_that_lose_by_the_clock_are_left_out_however_cheap_wide_passes_ar
         else:
             policy.observe(PLAIN_ROUND, [], 1)
     assert 0 < copied <= 25
+
+
+@pytest.mark.parametrize("draft", [DraftSettings(mode="fixed", length=8), DraftSettings()])
+def test_no_draft_is_longer_than_what_the_target_reads_in_one_pass(draft):
+    stats = PairStats(CostModel({1: 1.0}, 0.1))
+    assert make_policy(draft, stats, OneToOne(), 5).longest == 5
+    assert make_policy(draft, stats, OneToOne(), 63).longest == (8 if draft.mode == "fixed" else 16)
