@@ -31,9 +31,6 @@ from omnidraft.settings.config import MOST_TOKENS, DraftSettings, SamplingSettin
 from omnidraft.vocab import Translator
 
 MEASURING_SECONDS = 1.5  # most time that measuring costs may add to the first answer
-_COUPLED = (
-    "A grammar is in force, so proposals are verified by the coupled rule; the text follows the same distribution."
-)
 SWITCHED_OFF = "drafting is switched off"
 _ONE_WIDTH = "passes of several rows round otherwise than plain ones here, and the text shall stay the same"
 _DOES_NOT_PAY = "drafting does not pay with these two models on this machine"
@@ -112,8 +109,6 @@ class Engine:
         draft, sampling, continued, target = request.draft, request.sampling, request.continued, self.target
         template, written = request.told(target.template), self.written_ids(continued)
         constraint = self._constraint(request, template, written)
-        if constraint is not None and draft.enabled and draft.verification != "coupled" and sampling.temperature > 0:
-            yield Notice(_COUPLED)
         if not isinstance(request.prompt, RawText):
             messages, left_out = readable(request.prompt, target.model.name, target.most_pictures)
             request = replace(request, prompt=messages)
@@ -168,7 +163,7 @@ class Engine:
             return None
         translator = self.translator if state is not None else None
         most = max(1, self._widest - 1)  # further proposals would need a pass of another kind
-        return Speculation(state, make_policy(draft, pair_stats, translator, most), draft.verification, lookup, forcing)
+        return Speculation(state, make_policy(draft, pair_stats, translator, most), lookup, forcing)
 
     def _drafting(
         self, prompt: Sequence[Message] | RawText, request: AnswerRequest

@@ -207,20 +207,19 @@ def test_a_conversation_that_only_the_drafters_template_refuses_is_answered(engi
     assert "refuses" in events[-1].draft_disabled_reason
 
 
-@pytest.mark.parametrize("draft", [FIXED, DraftSettings(mode="fixed", length=7, verification="rejection")], ids=str)
-def test_an_answer_abandoned_anywhere_leaves_the_next_one_unaffected(engine, draft):
+def test_an_answer_abandoned_anywhere_leaves_the_next_one_unaffected(engine):
     sampling = SamplingSettings(temperature=1.0, seed=5, max_tokens=16)
     messages = [user("What should I do about a headache? " * 8)]  # longer than a batch
     other = [user("Name a city.")]
     expected, expected_other = ask(engine, messages, sampling, PLAIN), ask(engine, other, sampling, PLAIN)
-    count = len(ask(engine, messages, sampling, draft))
+    count = len(ask(engine, messages, sampling, FIXED))
     for taken in sorted({1, 2, 3, 4, 7, count // 2, count - 2}):
         engine.target.model.rewind(0)
-        running = engine.answer(AnswerRequest(messages, sampling, draft))
+        running = engine.answer(AnswerRequest(messages, sampling, FIXED))
         assert len(list(itertools.islice(running, taken))) == taken
         running.close()
         assert same(ask(engine, other, sampling, PLAIN), expected_other)
-        assert same(ask(engine, messages, sampling, replace(draft, verification="coupled")), expected)
+        assert same(ask(engine, messages, sampling, FIXED), expected)
 
 
 def test_cancelling_while_the_prompt_is_read_ends_at_once(engine):
@@ -273,12 +272,11 @@ def _rendered(engine, text: str) -> list[int]:
     return engine.target.committed[: events[-1].statistics.prompt_tokens]
 
 
-@pytest.mark.parametrize("verification", ["coupled", "rejection"])
-def test_the_drafter_follows_what_was_verified(engine, verification):
+def test_the_drafter_follows_what_was_verified(engine):
     """Behind its prompt the drafter's context spells exactly what the target said, after every answer."""
     for seed in range(4):
         sampling = SamplingSettings(temperature=0.9, seed=seed, max_tokens=40)
-        draft = DraftSettings(mode="fixed", length=5, verification=verification)
+        draft = DraftSettings(mode="fixed", length=5)
         events = ask(engine, [user(f"Say something, number {seed}.")], sampling, draft)
         said = b"".join(e.data for e in events if isinstance(e, Token))
         context = engine.drafter.model.vocabulary.decode(engine.drafter.committed)

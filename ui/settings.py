@@ -16,7 +16,7 @@ from ui.common.notes import note_of, tip
 
 GROUPS = [
     ("look", "Look"),
-    ("draft", "Drafting and verification"),
+    ("draft", "Drafting"),
     ("cache", "N-gram cache"),
     ("sampling", "Sampling of new conversations"),
     ("model", "How models are loaded"),
@@ -24,7 +24,6 @@ GROUPS = [
     ("api", "The API"),
 ]
 HEADINGS = {  # those whose words are explained there
-    "draft": f"Drafting and {tip('verification')}",
     "cache": tip("n-gram cache", "N-gram cache"),
 }
 # Settings that are in no group of their own.

@@ -168,7 +168,6 @@ def _lines(prompt: str) -> Iterator[str]:
 _NUMBERS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed", "max_tokens")
 _SAMPLING = [setting for setting in describe(SamplingSettings) if setting.name in _NUMBERS]
 _MODEL = describe(ModelSettings)
-_DRAFT = [setting for setting in describe(DraftSettings) if setting.name == "verification"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -185,7 +184,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"answer every prompt of a bundled task ({', '.join(TASKS)}) or of a file: a line is a prompt, and in a "
         '*.jsonl file {"messages": [{"role": "user", "content": "..."}]}',
     )
-    for setting in (*_SAMPLING, *_MODEL, *_DRAFT):
+    for setting in (*_SAMPLING, *_MODEL):
         add_setting(parser, setting, "--ctx" if setting.name == "n_ctx" else "")
     parser.add_argument("--image", type=Path, action="append", default=[],
                         help="a picture that the first message is about (may be repeated)")  # fmt: skip
@@ -250,9 +249,7 @@ def _check_thinking(args: argparse.Namespace, assistant: Assistant) -> None:
 
 
 def draft_settings(args: argparse.Namespace, assistant: Assistant) -> DraftSettings:
-    changes = given(args, _DRAFT)
-    if args.no_draft:
-        changes["enabled"] = False
+    changes: dict[str, Any] = {"enabled": False} if args.no_draft else {}
     if args.draft_length is not None:
         length = draft_length(args.draft_length)
         changes |= {"mode": "adaptive"} if length is None else {"mode": "fixed", "length": length}

@@ -144,11 +144,9 @@ class Drafted:
     def __init__(self, translator: Translator | None, head: AcceptanceHead, averages: Averages, offset: float) -> None:
         self.averages, self.offset = averages, offset
         self._head, self._translator = head, translator
-        self._carried = 0  # pieces of an earlier round, whose logits are gone
         self._pieces: list[tuple[float, float]] = []  # log q and entropy of each piece drawn this round
 
-    def begin(self, carried: int) -> None:
-        self._carried = carried
+    def begin(self) -> None:
         self._pieces.clear()
 
     def drew(self, row: np.ndarray, piece: int) -> None:
@@ -165,7 +163,7 @@ class Drafted:
         return self._translator.segment(pieces) if self._translator else []
 
     def chances(self, proposals: Sequence[Proposal]) -> list[float]:
-        """P(accepted | those before it accepted) of each; of carried ones as drafts go."""
+        """P(accepted | those before it accepted) of each."""
         seen = (self._features(proposal, depth) for depth, proposal in enumerate(proposals))
         return [self.averages.first.value if x is None else self._head.probability(x, self.offset) for x in seen]
 
@@ -182,8 +180,7 @@ class Drafted:
             self.averages.per_piece.add(len(proposals) / drafted)
 
     def _features(self, proposal: Proposal, depth: int) -> np.ndarray | None:
-        start = proposal.start - self._carried
-        used = self._pieces[max(start, 0) : start + max(proposal.pieces, 1)]
-        if start < 0 or len(used) < max(proposal.pieces, 1):
+        used = self._pieces[proposal.start : proposal.start + max(proposal.pieces, 1)]
+        if len(used) < max(proposal.pieces, 1):
             return None
         return features(sum(logq for logq, _ in used), *used[0], depth, len(used), proposal.origin)

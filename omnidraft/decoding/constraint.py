@@ -57,7 +57,7 @@ class Constraint(Protocol):
 
 
 class ConstrainedSampler(Sampler):
-    """A sampler for verification by equality, where every draw stands: each one also moves the constraint."""
+    """A sampler whose every draw stands: each one also moves the constraint."""
 
     def __init__(
         self,

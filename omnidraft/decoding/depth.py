@@ -305,9 +305,9 @@ class AdaptiveDepth:
 
     # what to do in a round
 
-    def begin(self, behind: int, match: Match, carried: int = 0) -> int:
+    def begin(self, behind: int, match: Match) -> int:
         self._missed, self._match, self._probing, self._unproposed = max(0, behind - 1), match, False, []
-        self._drafted.begin(carried)
+        self._drafted.begin()
         self._tell_plain()
         self._rest = 0
         against = self.stats.against_plain

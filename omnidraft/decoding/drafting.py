@@ -93,14 +93,13 @@ class LengthPolicy(Protocol):
     @property
     def rests(self) -> bool: ...
 
-    def begin(self, behind: int, match: Match, carried: int = 0) -> int:
+    def begin(self, behind: int, match: Match) -> int:
         """A round begins; returns how many looked-up tokens to propose, 0 to leave it to the drafter, `PLAIN` for
-        neither. behind: ids the drafter has yet to read; carried: pieces of the last round that are proposed anyway."""
+        neither. behind: ids the drafter has yet to read."""
         ...
 
     def more(self, pieces: Sequence[int]) -> bool:
-        """Whether to draft another piece behind `pieces`; asked before each one, the first included. May depend on
-        earlier pieces alone, or rejection sampling is biased."""
+        """Whether to draft another piece behind `pieces`; asked before each one, the first included."""
         ...
 
     def drew(self, row: np.ndarray, piece: int) -> None:
@@ -108,7 +107,7 @@ class LengthPolicy(Protocol):
         ...
 
     def worthwhile(self, pieces: Sequence[int]) -> bool:
-        """Whether to propose what was drafted. Not asked by rejection sampling, as it depends on the pieces."""
+        """Whether to propose what was drafted."""
         ...
 
     def observe(self, done: Round, proposals: Sequence[Proposal], said: int) -> None:
@@ -132,7 +131,7 @@ class FixedLength:
     def __init__(self, length: int) -> None:
         self.longest = length
 
-    def begin(self, behind: int, match: Match, carried: int = 0) -> int:
+    def begin(self, behind: int, match: Match) -> int:
         return 0
 
     def more(self, pieces: Sequence[int]) -> bool:
@@ -231,14 +230,13 @@ class Drafting:
         return proposals
 
     def draft(self, policy: LengthPolicy, picker: Picker, position: int, constraint: Constraint | None = None) -> int:
-        """Draw pieces until the policy has enough (carried ones count). Returns how many were drawn now.
+        """Draw pieces until the policy has enough. Returns how many were drawn.
 
         position: answer position of the target token behind the context and what is expected. Nothing is drawn that
         the constraint forbids; where the drafter's likeliest pieces are forbidden, or its context is full, drafting
         ends.
         """
         pieces = self.drafted
-        carried = len(pieces)
         while not (pieces and pieces[-1] in self.drafter.vocabulary.eog) and policy.more(pieces):
             if self._unread:
                 self._catch_up()
@@ -252,7 +250,7 @@ class Drafting:
             policy.drew(row, piece)
             pieces.append(piece)
             self._ids.append(piece)
-        return len(pieces) - carried
+        return len(pieces)
 
     def _picked(
         self, row: np.ndarray, picker: Picker, pieces: list[int], position: int, constraint: Constraint | None
@@ -279,10 +277,8 @@ class Drafting:
             self.translator.emitted(emission.id, self._source)
         pieces = self.pieces
         kept = self._kept_ids(verdict, proposals, pieces)
-        carried = pieces[len(pieces) - verdict.carried :] if verdict.carried else []
-        after = kept + carried
-        self._valid = min(self._valid, self._base + common_prefix(pieces, after))
-        self._ids[self._base :] = after
+        self._valid = min(self._valid, self._base + common_prefix(pieces, kept))
+        self._ids[self._base :] = kept
         self._base += len(kept)
         self._expected = 0
 

@@ -18,11 +18,11 @@ from omnidraft.backends.base import Aborted
 from omnidraft.decoding.constraint import ConstrainedSampler
 from omnidraft.decoding.drafting import prefill, scored_prefill
 from omnidraft.decoding.events import CUT, Event, Finished, FinishReason, Prefill, Round, Statistics, Token
-from omnidraft.decoding.pick import GreedyPicker
+from omnidraft.decoding.pick import CoupledPicker, GreedyPicker, Picker
 from omnidraft.decoding.request import AnswerRequest, DecodeInput, TextStream
 from omnidraft.decoding.sampling import Sampler, looked_at
-from omnidraft.decoding.speculation import NOTHING, Equality, Strategy, choose_strategy
-from omnidraft.decoding.verify import Verdict
+from omnidraft.decoding.speculation import NOTHING
+from omnidraft.decoding.verify import Verdict, verify
 from omnidraft.errors import ModelError
 from omnidraft.processes.threads import release_helpers
 from omnidraft.vocab import Proposal
@@ -85,20 +85,16 @@ class _Answer:
         self._widest = getattr(self.target, "widest", self.target.n_ctx)
         self._markers = given.markers
         self._ends = (self.target.vocabulary.eog - given.inner).__contains__
-        self._constrained = given.constraint is not None
         self._wide = True  # the last pass, of the prompt or of proposals, had several rows
         self._recent, before = looked_at(self.committed, given.written)
         self._sampler = _sampler(request, given, before)
-        self._strategy = self._choose()
+        self._picker = self._pick()
 
-    def _choose(self) -> Strategy:
+    def _pick(self) -> Picker:
         s = self.speculation
-        if s is None or s.drafting is None:
-            return Equality(self._sampler, GreedyPicker(), self._ends)  # nothing is drafted, so nothing is picked
-        verification = "coupled" if self._constrained else s.verification
-        return choose_strategy(
-            verification, self.sampling, self._sampler, s.drafting.translator, s.policy.longest, self._ends
-        )
+        if self._sampler.greedy or s is None or s.drafting is None:
+            return GreedyPicker()
+        return CoupledPicker(s.drafting.translator, self._sampler.seed, self.sampling)
 
     def ended(self) -> FinishReason | None:
         if self._finished is None and self.statistics.tokens >= self._longest:
@@ -113,7 +109,7 @@ class _Answer:
         first, position = not self.statistics.tokens, self._written + self.statistics.tokens
         guess = NOTHING
         if self.speculation is not None and not first:
-            guess = self.speculation.guess(self._strategy, position, self._room())
+            guess = self.speculation.guess(self._picker, position, self._room())
         proposals = guess.proposals
         before = perf_counter()
         rows = self.target.extend([self.committed[-1], *(p.target_id for p in proposals)], len(proposals) + 1)
@@ -122,7 +118,7 @@ class _Answer:
             raise ModelError("The target computes what is no number; its file is damaged: download or copy it again.")
         if first and self._barred:
             rows[0][self._barred] = -np.inf
-        verdict = self._strategy.verify(rows, proposals, guess.pieces, self._recent, position)
+        verdict = verify(rows, [p.target_id for p in proposals], self._sampler, self._recent, position, self._ends)
         tokens = self._emit(verdict, proposals)
         if self.speculation is not None:
             self.speculation.settle(verdict, proposals)

@@ -1,8 +1,6 @@
-"""How the drafter picks its next piece: greedily, with the target's own noise, or by sampling with a known q.
+"""How the drafter picks its next piece: the likeliest at T = 0, else the one that the target's own noise points to.
 
-Each picker is given a drafter logits row with undraftable pieces masked, and returns one piece id. The verification
-decides which picker is right: equality at T = 0 wants the likeliest piece, `coupled` the piece the target's noise
-points to, `rejection` and `paper` an independent draw whose distribution is kept.
+Each picker is given a drafter logits row with undraftable pieces masked, and returns one piece id.
 """
 
 from __future__ import annotations
@@ -161,25 +159,3 @@ class CoupledPicker:
         drawn = iter(gumbels(self._seed, position, [t for _, (ids, _) in options for t in ids]))
         for i, (_, weights) in options:
             noise[i] = max(map(add, weights, drawn))
-
-
-class SamplingPicker:
-    """Draws from softmax(row / T) and keeps it: `q[j]` (V_drafter,) is what the j-th drafted piece was drawn from."""
-
-    def __init__(self, rng: np.random.Generator, temperature: float, size: int, longest: int) -> None:
-        self._rng = rng
-        self._temperature = temperature
-        self.q = np.zeros((longest, size), np.float64)
-
-    def pick(self, row: np.ndarray, pieces: Sequence[int], position: int) -> int:
-        q = self.q[len(pieces)]
-        np.subtract(row, row.max(), out=q)
-        q /= self._temperature
-        np.exp(q, out=q)
-        q /= q.sum()
-        sums = np.cumsum(q)
-        return int(min(np.searchsorted(sums, self._rng.random() * sums[-1], side="right"), int(q.nonzero()[0][-1])))
-
-    def carry(self, kept: int, drafted: int) -> None:
-        """Move the rows of the last `kept` of `drafted` pieces to the front."""
-        self.q[:kept] = self.q[drafted - kept : drafted].copy()

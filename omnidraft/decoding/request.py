@@ -59,16 +59,14 @@ class AnswerRequest:
 class DecodeInput:
     """What an answer is decoded with.
 
-    The emitted ids depend on target, prompt, sampling and seed alone (at T = 0 or with `verification` "coupled"),
-    whatever `speculation` is.
+    The emitted ids depend on target, prompt, sampling and seed alone, whatever `speculation` is.
     """
 
     target: LanguageModel
     committed: list[int]  # the prompt's target ids, at least one; each token's is appended as it is told
     seed: int
     speculation: Speculation | None = None
-    # What may follow. It sees verified tokens only, so proposals are verified by equality whatever `speculation` says.
-    constraint: Constraint | None = None
+    constraint: Constraint | None = None  # what may follow; it sees verified tokens only
     stop: tuple[str, ...] = ()  # ends besides those of the request
     prefix: str = ""  # what the answer's text leaves out at its beginning
     markers: Mapping[int, bytes] = field(default_factory=dict)  # control tokens that the answer's text spells out

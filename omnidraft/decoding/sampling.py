@@ -287,20 +287,6 @@ class Sampler:
         keep = passing(logits, s.top_p, s.min_p)
         return found[:keep].tolist(), logits[:keep]
 
-    def probabilities(self, row: np.ndarray) -> np.ndarray:
-        """(V,) float64, summing to 1: the filtered target distribution of a prepared `row`."""
-        p = np.zeros(row.shape[0])
-        if self.greedy:
-            p[int(row.argmax())] = 1.0
-            return p
-        head = self._head(row)
-        if head.rest:
-            np.exp((row - head.logits[0]) / self.settings.temperature, out=p)
-        else:
-            p[head.ids] = np.exp((head.logits - head.logits[0]) / self.settings.temperature)
-        p /= p.sum()
-        return p
-
     def _captured(self, row: np.ndarray) -> Candidates | Uncounted:
         """Also leaves a large row's top ids and its mass at temperature 1 for `draw`, which needs the same."""
         if len(row) <= SMALL:

@@ -87,7 +87,7 @@ MOST_ENTRIES = 10_000_000
 AUTO_LAYERS = -1
 MOST_TOKENS = 1_000_000  # of an answer
 # Choices of earlier versions: files that have them load, with the default and a warning.
-GONE = {"draft.mode": ("gamma",), "draft.verification": ("paper",), "learning.loss": ("dm_nll", "both_kl")}
+GONE = {"draft.mode": ("gamma",), "learning.loss": ("dm_nll", "both_kl")}
 USUAL_LENGTH = 1024  # tokens after which an answer without thoughts has mostly lost its way
 
 
@@ -154,7 +154,7 @@ class SamplingSettings:
 
 @dataclass(frozen=True, slots=True)
 class DraftSettings:
-    """Whether and how far the drafter drafts, and how its proposals are verified."""
+    """Whether and how far the drafter drafts."""
 
     enabled: bool = switch(True, "Let the drafter propose tokens; off decodes plainly, with the same text.")
     mode: str = choice(
@@ -165,12 +165,6 @@ class DraftSettings:
         expert=True,
     )
     length: int = integer(4, 1, 64, "Drafter tokens per round in fixed mode.", expert=True)
-    verification: str = choice(
-        "coupled",
-        ("coupled", "rejection"),
-        "How proposals are verified: coupled and rejection are exact; coupled gives the same text whatever drafts.",
-        expert=True,
-    )
     lookup: bool = switch(True, "Also propose continuations copied from earlier text.", expert=True)
 
     def __post_init__(self) -> None:
@@ -310,9 +304,7 @@ class AppSettings:
     sampling: SamplingSettings = field(
         default_factory=SamplingSettings, metadata=group(SamplingSettings, "How tokens are drawn.")
     )
-    draft: DraftSettings = field(
-        default_factory=DraftSettings, metadata=group(DraftSettings, "Drafting and verification.")
-    )
+    draft: DraftSettings = field(default_factory=DraftSettings, metadata=group(DraftSettings, "Drafting."))
     cache: CacheSettings = field(default_factory=CacheSettings, metadata=group(CacheSettings, "The n-gram cache."))
     model: ModelSettings = field(default_factory=ModelSettings, metadata=group(ModelSettings, "How models are loaded."))
     learning: LearningSettings = field(

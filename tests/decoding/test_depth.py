@@ -3,7 +3,6 @@ plain decoding."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -158,26 +157,6 @@ def test_with_threads_of_their_own_passes_have_figures_of_their_own():
     assert cost.pass_seconds(1) == pytest.approx(3.0, rel=0.1)
     cost.threads = 1
     assert cost.pass_seconds(1) == pytest.approx(1.0, rel=0.05)
-
-
-def carried(policy, stats: PairStats) -> None:
-    """Rounds of rejection sampling that carry pieces of the round before, and draw none."""
-    row = np.log(np.array([0.6, 0.3, 0.1], np.float32))
-    assert policy.begin(1, NO_MATCH) == 0
-    while policy.more(pieces := [0] * len(policy._drafted._pieces)):
-        policy.drew(row, 0)
-    made = [Proposal(0, "direct", 1, i) for i in range(len(pieces))]
-    policy.observe(Round(len(pieces), len(pieces), 1, 0, 1, 0.1, 0.0, 1.2, 0.0), made, 1)
-    policy.begin(1, NO_MATCH, carried=2)
-    before = stats.head.weights.copy()
-    policy.observe(Round(0, 2, 2, 2, 3, 0.0, 0.0, 1.2, 0.0), made[:2], 0)
-    assert (stats.head.weights == before).all()  # nothing is known of pieces of another round
-
-
-def test_rounds_that_carry_pieces_and_draw_none_are_told_apart():
-    stats = PairStats(CostModel(dict(MEMORY_BOUND), 0.05))
-    carried(make_policy(DraftSettings(), stats, OneToOne(), 16), stats)
-    assert stats.cost.step <= 0.1
 
 
 # what passes cost

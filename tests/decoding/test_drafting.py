@@ -35,10 +35,10 @@ def drawn(drafting: Drafting, length: int) -> list[int]:
     return drafting.pieces
 
 
-def settle(drafting: Drafting, emitted, accepted: int, carried: int = 0) -> None:
+def settle(drafting: Drafting, emitted, accepted: int) -> None:
     proposals = drafting.translator.segment(drafting.pieces)
     assert [p.target_id for p in proposals[:accepted]] == list(emitted[:accepted]), "no such outcome"
-    verdict = Verdict([Emission(t, None) for t in emitted], accepted, accepted, carried)
+    verdict = Verdict([Emission(t, None) for t in emitted], accepted, accepted)
     drafting.settle(verdict, proposals)
 
 
@@ -90,17 +90,6 @@ def test_a_half_accepted_split_is_spelled_anew(own, spelled):
     assert model.tokens == [A, B, C, *spelled]
 
 
-def test_carried_pieces_stay_drafted_behind_the_emitted_token():
-    drafting, model = drafting_of([A, C, B, B])
-    drawn(drafting, 4)
-    settle(drafting, [A, C], accepted=2, carried=2)
-    assert drafting.context == [A, A, C]
-    assert drafting.pieces == [B, B]
-    before = len(model.passes)
-    assert drafting.draft(FixedLength(2), GreedyPicker(), 1) == 0
-    assert len(model.passes) == before
-
-
 def test_a_control_token_of_the_target_adds_nothing():
     drafting, _ = drafting_of([C, C])
     drawn(drafting, 2)
@@ -138,7 +127,7 @@ def test_more_expected_than_fits_is_not_drafted_behind(accepted):
     drafting, model = drafting_of([B] * 9999, prompt=[A] * 10, n_ctx=64)
     proposals = drafting.expect([C] * 70)
     assert drawn(drafting, 8) == [C] * 70
-    verdict = Verdict([Emission(C, None)] * (accepted + 1), accepted, accepted, 0)
+    verdict = Verdict([Emission(C, None)] * (accepted + 1), accepted, accepted)
     drafting.settle(verdict, proposals)
     assert len(drawn(drafting, 8)) == 8
     assert len(model.tokens) <= 64

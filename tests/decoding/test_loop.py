@@ -13,7 +13,7 @@ from omnidraft.decoding.events import Finished, Prefill, Round, Token
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.sampling import Sampler
 from omnidraft.decoding.speculation import Speculation
-from omnidraft.decoding.verify import verify_by_equality
+from omnidraft.decoding.verify import verify
 from omnidraft.settings.config import SamplingSettings
 from tests.decoding import toys
 from tests.fakes import ToyModel, random_logits, toy_vocabulary
@@ -75,8 +75,8 @@ def on_script(drafter, length=4, sampling=GREEDY, **more):
     return list(toys.decoded(scripted(TARGET, SCRIPT, len(PROMPT), **more), PROMPT, sampling, 0, speculation))
 
 
-def speculative(drafter, length=4, sampling=GREEDY, seed=0, verification="coupled", **more):
-    speculation = toys.speculation(drafter, toys.translator(), length, verification)
+def speculative(drafter, length=4, sampling=GREEDY, seed=0, **more):
+    speculation = toys.speculation(drafter, toys.translator(), length)
     return list(toys.decoded(toys.target(**more), PROMPT, sampling, seed, speculation))
 
 
@@ -113,11 +113,10 @@ def test_a_drafter_that_is_never_right_costs_no_token():
     assert all(e.emitted == 1 for e in events if isinstance(e, Round))
 
 
-@pytest.mark.parametrize("verification", ["coupled", "rejection"])
-def test_the_counters_fit_together(verification):
+def test_the_counters_fit_together():
     for seed, length in itertools.product(range(30), (1, 2, 5)):
         sampling = SamplingSettings(temperature=1.0, max_tokens=20)
-        events = speculative(toys.drafter(), length, sampling, seed, verification)
+        events = speculative(toys.drafter(), length, sampling, seed)
         s = finished(events).statistics
         rounds = [e for e in events if isinstance(e, Round)]
         tokens = [e for e in events if isinstance(e, Token)]
@@ -146,7 +145,7 @@ def test_the_seconds_add_up_to_the_time_that_passed():
 class CopyAll(FixedLength):
     """Proposes all that the lookup finds; the drafter never drafts."""
 
-    def begin(self, behind, match, carried=0):
+    def begin(self, behind, match):
         return self.longest if match.length else 0
 
     def more(self, pieces):
@@ -224,7 +223,7 @@ def test_a_penalty_sees_verified_tokens_only():
     for row, best in zip(rows, (A, B, C, A), strict=True):
         row[best] = 9.0
     recent = [C]
-    verdict = verify_by_equality(rows, [A, A, B], Watching(settings, TARGET, 0), recent, 0, TARGET.eog.__contains__)
+    verdict = verify(rows, [A, A, B], Watching(settings, TARGET, 0), recent, 0, TARGET.eog.__contains__)
     assert [e.id for e in verdict.emitted] == [A, B]
     assert seen == [[C], [C, A]]
     assert recent == [C, A, B]
@@ -245,12 +244,11 @@ MERGING = toy_vocabulary([b"a", b"b", b"c", b"ca"], padding=1)
 
 
 @pytest.mark.parametrize("vocabulary", [DRAFTER, MERGING], ids=["letters", "with a piece that splits"])
-@pytest.mark.parametrize("verification", ["coupled", "rejection"])
-def test_the_drafter_reads_what_was_verified_after_every_round(vocabulary, verification):
+def test_the_drafter_reads_what_was_verified_after_every_round(vocabulary):
     translate = toys.translator_of(vocabulary)
     for seed in range(30):
         drafter = Checked(vocabulary, random_logits(vocabulary, 2))
-        speculation = toys.speculation(drafter, translate, 4, verification)
+        speculation = toys.speculation(drafter, translate, 4)
         drafter.drafting = speculation.drafting
         said = []
         sampling = SamplingSettings(temperature=1.0, max_tokens=24)
@@ -263,44 +261,43 @@ def test_the_drafter_reads_what_was_verified_after_every_round(vocabulary, verif
                 assert vocabulary.decode(context[len(PROMPT) :]) == TARGET.decode(said)
 
 
-@pytest.mark.parametrize("verification", ["coupled", "rejection"])
-def test_an_answer_abandoned_at_any_event_leaves_both_models_consistent(verification):
+def test_an_answer_abandoned_at_any_event_leaves_both_models_consistent():
     sampling = SamplingSettings(temperature=1.0, max_tokens=12)
     long_prompt = [*PROMPT, C, C, A, B, A, C, B]
-    fresh = ids(list(_speculating(toys.target(), toys.drafter(), long_prompt, sampling, verification)))
-    events = len(list(_speculating(toys.target(), toys.drafter(), long_prompt, sampling, verification)))
+    fresh = ids(list(_speculating(toys.target(), toys.drafter(), long_prompt, sampling)))
+    events = len(list(_speculating(toys.target(), toys.drafter(), long_prompt, sampling)))
     for taken in range(1, events):
         target, drafter = toys.target(), toys.drafter()
-        running = _speculating(target, drafter, long_prompt, sampling, verification)
+        running = _speculating(target, drafter, long_prompt, sampling)
         said = ids(list(itertools.islice(running, taken)))
         running.close()
         assert said == fresh[: len(said)]
         verified = [*long_prompt, *fresh]
         assert target.tokens == verified[: len(target.tokens)]
-        assert ids(list(_speculating(target, drafter, long_prompt, sampling, verification))) == fresh
+        assert ids(list(_speculating(target, drafter, long_prompt, sampling))) == fresh
         other = [*long_prompt[:4], B, B]
-        assert ids(list(_speculating(target, drafter, other, sampling, verification))) == ids(
-            list(_speculating(toys.target(), toys.drafter(), other, sampling, verification))
+        assert ids(list(_speculating(target, drafter, other, sampling))) == ids(
+            list(_speculating(toys.target(), toys.drafter(), other, sampling))
         )
 
 
-def _speculating(target, drafter, prompt, sampling, verification):
+def _speculating(target, drafter, prompt, sampling):
     drafting = Drafting(drafter, toys.translator(), prompt)
-    return toys.decoded(target, prompt, sampling, 5, Speculation(drafting, FixedLength(3), verification))
+    return toys.decoded(target, prompt, sampling, 5, Speculation(drafting, FixedLength(3)))
 
 
 @pytest.mark.parametrize("who", ["target", "drafter"])
 def test_a_stop_in_the_middle_of_a_pass_ends_the_answer_and_harms_nothing(who):
     sampling = SamplingSettings(temperature=1.0, max_tokens=12)
-    fresh = ids(list(_speculating(toys.target(), toys.drafter(), PROMPT, sampling, "coupled")))
+    fresh = ids(list(_speculating(toys.target(), toys.drafter(), PROMPT, sampling)))
     for at in range(8):
         models = {"target": toys.target(), "drafter": toys.drafter()}
         models[who].abort_at = at
-        events = list(_speculating(models["target"], models["drafter"], PROMPT, sampling, "coupled"))
+        events = list(_speculating(models["target"], models["drafter"], PROMPT, sampling))
         assert finished(events).reason == "cancelled"
         assert ids(events) == fresh[: len(ids(events))]
         models[who].abort_at = None
-        again = list(_speculating(models["target"], models["drafter"], PROMPT, sampling, "coupled"))
+        again = list(_speculating(models["target"], models["drafter"], PROMPT, sampling))
         assert ids(again) == fresh
 
 

@@ -54,14 +54,6 @@ def test_a_drafter_has_no_part_in_them(settings):
             assert [(token.id, token.scores) for token in scored(settings, seed, speculation)] == plain
 
 
-def test_rejection_tells_them_too():
-    speculation = toys.speculation(toys.drafter(), toys.translator(), 4, "rejection")
-    history = list(toys.PROMPT)
-    for token in scored({"temperature": 1.0}, 1, speculation):
-        assert token.scores.logprob == pytest.approx(expected(history)[token.id], abs=1e-5)
-        history.append(token.id)
-
-
 def test_nobody_pays_for_what_nobody_asked():
     events = toys.decoded(toys.target(), toys.PROMPT, SamplingSettings(max_tokens=4), 0)
     assert all(e.scores is None for e in events if isinstance(e, Token))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 from omnidraft.decoding.drafting import PLAIN, Drafting, FixedLength
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.pick import GreedyPicker
@@ -12,8 +10,7 @@ from omnidraft.decoding.verify import Emission, Verdict
 from tests.decoding import toys
 
 A, B, C = range(3)
-EQUALITY = SimpleNamespace(picker=GreedyPicker(), splits=True)
-REJECTION = SimpleNamespace(picker=GreedyPicker(), splits=False)
+PICKER = GreedyPicker()
 
 
 class Plain(FixedLength):
@@ -22,7 +19,7 @@ class Plain(FixedLength):
     rests = True
     begun = 0
 
-    def begin(self, behind, match, carried=0):
+    def begin(self, behind, match):
         self.begun += 1
         return len(match.ids) or PLAIN
 
@@ -33,8 +30,8 @@ def speculation(policy: FixedLength, lookup: SuffixLookup | None = None) -> Spec
 
 def test_a_round_at_rest_with_nothing_to_copy_is_not_even_begun():
     policy = Plain(4)
-    assert speculation(policy, SuffixLookup()).guess(EQUALITY, 0, 8) is NOTHING
-    assert speculation(policy).guess(EQUALITY, 0, 8) is NOTHING
+    assert speculation(policy, SuffixLookup()).guess(PICKER, 0, 8) is NOTHING
+    assert speculation(policy).guess(PICKER, 0, 8) is NOTHING
     assert policy.begun == 0
 
 
@@ -44,27 +41,16 @@ def test_a_passage_to_copy_ends_a_rest_at_once():
     policy = Plain(4)
     made = speculation(policy, lookup)
     for said in (A, B, C, C, B, A, B, C):
-        assert made.guess(EQUALITY, 0, 8) is NOTHING
+        assert made.guess(PICKER, 0, 8) is NOTHING
         made.settle(Verdict(emitted=[Emission(said, None)]), [])
     assert policy.begun == 0
-    assert [p.target_id for p in made.guess(EQUALITY, 8, 2).proposals] == [C, B]
+    assert [p.target_id for p in made.guess(PICKER, 8, 2).proposals] == [C, B]
 
 
 def test_copies_are_proposed_while_drafting_does_not_pay():
     lookup = SuffixLookup([[A, B, C, C, B]])
     lookup.begin(toys.PROMPT)
     lookup.extend([A, B, C])
-    guess = speculation(Plain(4), lookup).guess(EQUALITY, 3, 8)
+    guess = speculation(Plain(4), lookup).guess(PICKER, 3, 8)
     assert [(p.target_id, p.origin) for p in guess.proposals] == [(C, "lookup"), (B, "lookup")]
     assert guess.drafted == 0
-
-
-def test_pieces_carried_over_from_the_last_round_are_proposed_though_drafting_rests():
-    policy = Plain(2)
-    made = speculation(policy)
-    made.drafting.draft(FixedLength(2), REJECTION.picker, 0)
-    carried = made.drafting.pieces
-    guess = made.guess(REJECTION, 0, 8)
-    assert guess.pieces == carried
-    assert guess.proposals
-    assert (guess.drafted, policy.begun) == (0, 1)

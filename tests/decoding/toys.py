@@ -10,7 +10,7 @@ from omnidraft.decoding.events import Event
 from omnidraft.decoding.loop import decode
 from omnidraft.decoding.request import AnswerRequest, DecodeInput
 from omnidraft.decoding.speculation import Speculation
-from omnidraft.settings.config import CacheSettings, DraftSettings, SamplingSettings
+from omnidraft.settings.config import CacheSettings, SamplingSettings
 from omnidraft.vocab import PairMap, Translator, Vocabulary
 from omnidraft.vocab.ngram_cache import NgramCache
 from tests.fakes import ToyModel, random_logits, toy_vocabulary
@@ -42,9 +42,8 @@ def drafter(seed: int = 2, **more) -> ToyModel:
     return ToyModel(DRAFTER, random_logits(DRAFTER, seed), **more)
 
 
-def speculation(model: ToyModel, translate: Translator, length: int = 4, verification: str = "coupled") -> Speculation:
-    return Speculation(Drafting(model, translate, [0, 1]), FixedLength(length), DraftSettings(
-        verification=verification).verification)  # fmt: skip
+def speculation(model: ToyModel, translate: Translator, length: int = 4) -> Speculation:
+    return Speculation(Drafting(model, translate, [0, 1]), FixedLength(length))
 
 
 def decoded(

@@ -31,20 +31,20 @@ def test_what_experts_set_is_folded_and_found_by_its_words_or_its_address(server
     assert sum(layers.values()) > len(layers) / 2
     for name, expert in layers.items():
         assert page.is_visible(field(name)) != expert, name
-    page.fill("#od-find", "rejection coupled")
-    page.wait_for_selector(field("draft.verification"))
+    page.fill("#od-find", "copied from earlier text")
+    page.wait_for_selector(field("draft.mode"))
     assert page.locator(".od-setting >> visible=true").count() == 1
     page.fill("#od-find", "nothing like it")
     page.wait_for_selector("#od-found >> text=No setting has these words")
     page.fill("#od-find", "")
-    page.wait_for_selector(field("draft.verification"), state="hidden")
+    page.wait_for_selector(field("draft.mode"), state="hidden")
     assert page.is_visible(field("theme"))
     page.goto(f"{server.origin}/learning")
     page.goto(f"{server.origin}/settings{field('learning.loss')}")
     page.wait_for_selector(field("learning.loss"))
     in_view = "e => document.querySelector(e).getBoundingClientRect().top < innerHeight"
     page.wait_for_function(in_view, arg=field("learning.loss"))
-    assert not page.is_visible(field("draft.verification")), "another group stays folded"
+    assert not page.is_visible(field("draft.mode")), "another group stays folded"
 
 
 def test_a_change_takes_effect_at_once_or_says_what_it_waits_for_and_is_kept(server, pages):

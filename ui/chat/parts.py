@@ -153,9 +153,7 @@ def pair_numbers(session: Session) -> str:
 
 
 def text_claim(session: Session) -> str:
-    """What drafting means for the text of answers, by how models are loaded and proposals are verified."""
-    if session.settings.draft.verification != "coupled":
-        return "Drafted text follows the same distribution as plain text; above temperature 0 it is another draw."
+    """What drafting means for the text of answers, by how models are loaded."""
     if session.model_settings.exact == "fast":
         return "The text may differ from plain decoding's where two tokens are nearly equally likely."
     return "The text is plain decoding's, to the last token."

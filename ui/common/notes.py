@@ -64,7 +64,6 @@ MEANINGS = {
     "target": "The model whose answers you read; whatever guesses for it, the words are its own.",
     "drafter": "The small model that guesses the next few tokens, for the target to check in a single pass.",
     "n-gram cache": "Rows of the drafter's pieces that are one token of the target's, learned as answers are written.",
-    "verification": "The target reads all guesses in one pass and keeps those that it would have written itself.",
     "draft": "Time the drafter took to guess.",
     "translate": "Time it took to turn the drafter's pieces into tokens of the target's vocabulary.",
     "verify": "Time the target took to check guesses and to add the token behind them.",
