@@ -9,71 +9,15 @@ import gradio as gr
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from omnidraft.app.attached import SHARE
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.chats import Fact
-from omnidraft.chats.library import MAX_FACT
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size
 from omnidraft.profiles.folders import create_profile, delete_profile, describe_profile, list_profiles, profile_size
 from omnidraft.server.guard.auth import PROFILE_COOKIE, session_of_request
 from ui.common import notes
 from ui.common.frame import EACH, PRIVATE, SMALL, page_column, session_of
-from ui.common.notes import note, refusal_of
-
-# Facts on the profiles page: what every model is told in this profile, added and taken out.
-
-
-HEAD = (
-    "<h2>Remembered</h2><p>What every conversation of this profile begins with, for instance how to address you. "
-    f"Models are told the newest facts that fit into 1/{SHARE} of their context.</p>"
-)
-
-
-def build_facts(sessions: Sessions, page: gr.Blocks) -> None:
-    """Make the group where the layout stands."""
-    with gr.Group(elem_classes="od-group"):
-        gr.HTML(HEAD)
-        shown = gr.HTML(elem_id="od-facts", js_on_load=notes.CLICKS)
-        with gr.Row(elem_classes="od-keep"):
-            fact = gr.Textbox(
-                label="A fact to remember", show_label=False, placeholder="I write British English.", container=False,
-                max_lines=1, max_length=MAX_FACT, elem_id="od-fact", scale=1,
-            )  # fmt: skip
-            keep = gr.Button("Remember", elem_id="od-fact-keep", min_width=0, **SMALL)
-        said = gr.HTML(elem_id="od-facts-said")
-
-    def arrive(request: gr.Request) -> str:
-        return _list(session_of(sessions, request))
-
-    def remember(text: str, request: gr.Request) -> dict:
-        session = session_of(sessions, request)
-        if refused := refusal_of(lambda: session.store.library.save(Fact(text))):
-            return {said: refused}
-        return {shown: _list(session), fact: "", said: ""}
-
-    def forget(request: gr.Request, event: gr.EventData) -> dict:
-        session = session_of(sessions, request)
-        refused = refusal_of(lambda: session.store.library.delete("fact", event._data["name"]))
-        told = note("Forgotten. What was said and learned before stays.")
-        return {shown: _list(session), said: refused or told}
-
-    page.load(arrive, None, [shown], **PRIVATE)
-    gr.on([keep.click, fact.submit], remember, [fact], [shown, fact, said], **PRIVATE)
-    shown.act(forget, None, [shown, said], **EACH)
-
-
-def _list(session: Session) -> str:
-    facts = session.store.library.facts()
-    if not facts:
-        return "<p>Nothing yet.</p>"
-    rows = [
-        f'<li><span>{escape(fact)}</span><button type="button" data-kind="forget" data-name="{escape(fact)}" '
-        f'aria-label="Forget: {escape(fact)}">Forget</button></li>' for fact in facts
-    ]  # fmt: skip
-    return f'<ul class="od-facts">{"".join(rows)}</ul>'
-
+from ui.common.notes import note
 
 TITLE = '<h2 class="od-hidden">Profiles on this machine</h2>'
 # Picking a profile is this browser's own choice: a cookie, then everything is loaded anew.
@@ -130,7 +74,6 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
     alone = sessions.accounts is None
     with page_column("Profiles"):
         parts = Parts(alone)
-        build_facts(sessions, page)
 
     def arrive(request: gr.Request) -> str:
         return _cards(sessions, session_of(sessions, request))

@@ -31,8 +31,8 @@ from omnidraft.server.guard.security import Guard, allowed_hosts, is_local, refu
 from omnidraft.settings.file import load_settings
 from ui import profiles as profiles_page
 from ui import settings as settings_page
-from ui.chat import library
 from ui.chat import page as chat_page
+from ui.chat import transfer
 from ui.common.frame import PAGES, STYLES, Frame, ThemeCookie, theme
 from ui.drift import page as drift_page
 from ui.learning import page as learning_page
@@ -84,7 +84,7 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
         app.add_middleware(auth.Gate, accounts=sessions.accounts)
     app.add_middleware(Limits)
     app.add_middleware(Guard, hosts=allowed_hosts(host, extra_hosts), origins=lambda: _origins(sessions))
-    library.add_routes(app, sessions)
+    transfer.add_routes(app, sessions)
     profiles_page.add_routes(app, sessions)
     drift_page.add_routes(app, sessions)
     places.add_routes(app, sessions)

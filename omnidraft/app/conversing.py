@@ -15,7 +15,7 @@ from typing import Any
 
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.app.attached import REFUSE, as_read, fitted, refuse_unseen, seen_pictures, with_facts
+from omnidraft.app.attached import REFUSE, as_read, fitted, refuse_unseen, seen_pictures
 from omnidraft.app.catalog import same_file, suited
 from omnidraft.app.kept_answer import KeptAnswer
 from omnidraft.app.session import Session, StillAnswering
@@ -23,7 +23,7 @@ from omnidraft.app.tool_use import UNSUPPORTED, ToolUse, decided
 from omnidraft.app.waiting import LOOK_EVERY, Place
 from omnidraft.backends.pictures import Picture
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.chats import Conversation, Message, PictureFile, Preset, TextFile, files_meta
+from omnidraft.chats import Conversation, Message, PictureFile, TextFile, files_meta
 from omnidraft.chats.records import messages_with_steps, open_call, steps_meta
 from omnidraft.chats.search import CLOSE, OPEN, said
 from omnidraft.decoding.request import AnswerRequest
@@ -269,8 +269,7 @@ def _job(
     session: Session, settings: Conversation, path: list[Message], sampling: SamplingSettings, keeper: KeptAnswer,
     granted: str | None = None,
 ) -> AnswerJob:  # fmt: skip
-    told = replace(settings, system=with_facts(session, settings.system))
-    messages = messages_of(told, path, seen_pictures(session, path))
+    messages = messages_of(settings, path, seen_pictures(session, path))
     engine, use = session.assistant.engine, None
     if engine is not None:
         template = AnswerRequest(messages, sampling).told(engine.target.template)
@@ -347,33 +346,3 @@ def draft_of(session: Session, settings: Conversation) -> DraftSettings:
     """The profile's way of drafting, switched off where the conversation says so."""
     draft = session.settings.draft
     return replace(draft, enabled=draft.enabled and settings.speculation)
-
-
-# A conversation's options as a preset of one's own, and back: what a preset holds, which model it means here.
-
-
-def preset_of(session: Session, chat: str, name: str) -> Preset:
-    """System prompt, sampling and model of a conversation as they are in force now."""
-    settings = session.store.get(chat)
-    file, target = answering(session, chat), settings.target
-    if target is None and file is not None:
-        target = models_list.name_of(models_list.targets(session.assistant), file)
-    return Preset(name, settings.system, sampling_of(session, settings), target)
-
-
-def apply_preset(session: Session, chat: str, preset: Preset) -> Conversation:
-    """Set the conversation to the preset, but for its model, which has to be loaded first."""
-    sampling = preset.sampling or sampling_of(session, session.store.get(chat))
-    own = None if sampling == session.settings.sampling else sampling
-    return session.store.update(chat, system=preset.system, sampling=own)
-
-
-def other_model(session: Session, chat: str, preset: Preset) -> tuple[Path | None, str]:
-    """(the model to change to, if any; a sentence if the preset's model is not here)."""
-    if preset.target is None:
-        return None, ""
-    found = models_list.find(models_list.targets(session.assistant), preset.target)
-    if found is None:
-        return None, f"Its model {preset.target} is not on this machine, so the model stays."
-    path = found[1].path
-    return None if same_file(answering(session, chat), path) else path, ""

@@ -1,9 +1,8 @@
-"""Conversations: stored as trees of messages, searched, exported, and really gone when deleted; presets and prompts.
+"""Conversations: stored as trees of messages, searched, exported, and really gone when deleted.
 
 Knows nothing of models, of decoding or of pages; the statistics and tokens of an answer are stored as given.
 """
 
-from omnidraft.chats.library import Fact, Library, Preset, Prompt
 from omnidraft.chats.pictures import PictureFile, TextFile, files_meta
 from omnidraft.chats.records import Conversation, Hit, Message
 from omnidraft.chats.store import ChatStore
@@ -13,13 +12,9 @@ from omnidraft.chats.transfer import export_json, export_markdown, import_json, 
 __all__ = [
     "ChatStore",
     "Conversation",
-    "Fact",
     "Hit",
-    "Library",
     "Message",
     "PictureFile",
-    "Preset",
-    "Prompt",
     "TextFile",
     "automatic_title",
     "export_json",

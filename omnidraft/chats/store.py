@@ -19,7 +19,6 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from omnidraft.chats import schema, tree
-from omnidraft.chats.library import Library
 from omnidraft.chats.pictures import PictureFile, Pictures, pictures_meta
 from omnidraft.chats.records import ROLES, Conversation, Hit, Message, json_value, title_of, whole_text
 from omnidraft.chats.schema import APPLICATION_ID, MIGRATIONS, Eraser
@@ -56,7 +55,6 @@ class ChatStore:
             self._db.close()
             raise
         self.pictures = Pictures(self._db)
-        self.library = Library(self._db, self._eraser)
 
     def close(self) -> None:
         self._eraser.finish()
@@ -125,23 +123,13 @@ class ChatStore:
         """
         self._eraser.ready(later)
         with self._db.using():
-            return self._delete(chats, later)
-
-    def delete_all(self) -> bool:
-        """Delete every conversation, and what is kept under names; see `delete`."""
-        self._eraser.ready()
-        with self._db.using():
-            self._db.run("DELETE FROM library")
-            return self._delete([chat.id for chat in self.conversations()])
-
-    def _delete(self, chats: Sequence[str], later: bool = False) -> bool:
-        with self._db.changing():
-            self._eraser.note()
-            for chat in chats:
-                self._db.run("DELETE FROM messages WHERE chat = ?", (chat,))
-                self._db.run("DELETE FROM conversations WHERE id = ?", (chat,))
-            self.pictures.prune()
-        return self._eraser.erase(later)
+            with self._db.changing():
+                self._eraser.note()
+                for chat in chats:
+                    self._db.run("DELETE FROM messages WHERE chat = ?", (chat,))
+                    self._db.run("DELETE FROM conversations WHERE id = ?", (chat,))
+                self.pictures.prune()
+            return self._eraser.erase(later)
 
     # Messages
 

@@ -1,5 +1,5 @@
-"""What a model reads of a conversation: files against its context, facts that were told, messages that were too long;
-and answers that follow a form. One bundled model for all of it."""
+"""What a model reads of a conversation: files against its context, messages that were too long; and
+answers that follow a form. One bundled model for all of it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import gradio as gr
 import pytest
 
 from omnidraft.app import conversing, kept_answer
-from omnidraft.app.attached import SHARE, fitted, fitting, sizes, with_facts
+from omnidraft.app.attached import fitted, sizes
 from omnidraft.app.sessions import Sessions
-from omnidraft.chats import Fact, TextFile
+from omnidraft.chats import TextFile
 from omnidraft.chats.pictures import with_files
 from omnidraft.decoding.events import Round
-from omnidraft.errors import ContextFull, GrammarError, StorageError
+from omnidraft.errors import ContextFull, GrammarError
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import by
@@ -130,39 +130,6 @@ def test_a_refused_value_names_the_field_on_the_page(sessions, session):
     told = handler("1", by("ada"))[said]
     assert "Context length is 1, but must be" in told
     assert "n_ctx" not in told
-
-
-# Facts
-
-
-def test_a_fact_is_told_behind_the_system_prompt_until_it_is_forgotten(session):
-    assert with_facts(session, "Be brief.") == "Be brief."
-    session.store.library.save(Fact("I  have\ntwo cats."))
-    assert with_facts(session, "Be brief.").startswith("Be brief.\n\n")
-    assert with_facts(session, "").endswith("\n- I have two cats.")
-    with_it = asked(session, session.store.create("one").id, "What is 2 + 3?")
-    session.store.library.delete("fact", "I have two cats.")
-    without = asked(session, session.store.create("two").id, "What is 2 + 3?")
-    assert with_it.live.statistics.prompt_tokens > without.live.statistics.prompt_tokens
-    assert with_facts(session, "") == ""
-
-
-def test_the_newest_facts_fit_into_a_share_of_the_context(session):
-    model = session.assistant.engine.target.model
-    facts = [f"Fact number {number} is worth keeping." for number in range(50)]
-    told = fitting(facts, model.vocabulary, model.n_ctx // SHARE)
-    assert 0 < len(told) < 50
-    assert told == facts[-len(told) :]
-    words = "".join(f"\n- {fact}" for fact in told)
-    assert len(model.vocabulary.encode(words)) <= model.n_ctx // SHARE + len(told)
-    assert fitting(["x " * 5000, "short"], model.vocabulary, 20) == ["short"]
-
-
-@pytest.mark.parametrize("fact", ["", " \n", "a" * 301])
-def test_what_is_no_fact_is_refused(session, fact):
-    with pytest.raises(StorageError, match="1 to 300 characters"):
-        session.store.library.save(Fact(fact))
-    assert session.store.library.facts() == []
 
 
 # Forms

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from omnidraft.chats import ChatStore, schema
-from omnidraft.chats.library import Prompt
 from omnidraft.errors import StorageError
 
 SECRET = "zqxkvbnwarlp"  # in no other text here; one word, so that the search index holds it whole
@@ -81,8 +80,6 @@ def test_what_is_deleted_later_is_gone_once_the_file_is_closed(tmp_path):
     store.delete(talk(store, SECRET).id, later=True)
     question = store.append(talk(store, SECRET).id, "user", SECRET)
     store.delete(question.chat, later=True)
-    store.library.save(Prompt(SECRET, SECRET))
-    store.library.delete("prompt", SECRET, later=True)
     assert traces(tmp_path), "it would have been gone already"
     store.close()
     assert traces(tmp_path) == []
@@ -91,16 +88,9 @@ def test_what_is_deleted_later_is_gone_once_the_file_is_closed(tmp_path):
 @pytest.mark.timeout(60)
 def test_what_is_deleted_at_once_waits_for_what_was_to_be_deleted_later(tmp_path):
     with ChatStore(tmp_path / "chats.sqlite") as store:
-        store.library.save(Prompt(SECRET, SECRET))
         chat = talk(store, SECRET)
         turn = store.append(talk(store, SECRET).id, "user", SECRET)
-        ways = [
-            lambda: store.delete(chat.id),
-            lambda: store.delete_turn(turn.id),
-            lambda: store.library.delete("prompt", SECRET),
-            store.delete_all,
-        ]
-        for delete in ways:
+        for delete in (lambda: store.delete_turn(turn.id), lambda: store.delete(chat.id, turn.chat)):
             store.delete(talk(store, SECRET).id, later=True)
             delete()
         assert traces(tmp_path) == []

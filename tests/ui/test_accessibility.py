@@ -59,7 +59,7 @@ def test_the_chat(server, pages, tmp_path):
     new_chat(page)
     no_barriers(page)
     ask(page, "What is 23 + 45?")
-    for name in ("Speed", "Tokens", "Options", "Library"):
+    for name in ("Speed", "Tokens", "Options"):
         tab(page, name)
         no_barriers(page)
     (tmp_path / "texts.md").write_text(TEXT)

@@ -321,19 +321,6 @@ def test_what_was_sent_leaves_the_box_and_comes_back_if_it_is_refused(page, ada)
     assert len(ada.store.path(chat)) == 2
 
 
-def test_what_is_chosen_in_a_message_or_all_of_it_is_remembered(page, ada):
-    chat, facts = ada.store.create().id, ada.store.library.facts
-    question = ada.store.append(chat, "user", "I have two cats, and it rains.").id
-    answer = ada.store.append(chat, "assistant", "<think>Cats.</think>Noted.").id
-    long = ada.store.append(chat, "user", "so " * 200).id
-    for message, text, told in (
-        (question, "I have\n two cats", "Profiles page"), (question, "I have two cats", "Remembered already"),
-        (answer, "", "Remembered"), (long, "", "at most 300 characters: select them"),
-    ):  # fmt: skip
-        assert told in page.turn(chat, kind="remember", id=message, text=text)["notice"]
-    assert facts() == ["I have two cats", "Noted."]
-
-
 # Answers
 
 

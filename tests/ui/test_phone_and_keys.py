@@ -73,8 +73,8 @@ def test_on_a_phone_all_of_the_chat_is_within_reach(server, pages):
     page.wait_for_selector("#od-side", state="hidden")
     assert page.locator("#od-line").inner_text() == "", "numbers belong to the conversation that is shown"
     page.click("[data-od=aside]")
-    tab(page, "Library")
-    inside(page, "#od-preset-save", "#od-prompt-save", "#od-tabs button[role=tab] >> nth=3")
+    tab(page, "Options")
+    inside(page, "#od-preset", "#od-tabs button[role=tab] >> nth=2")
 
 
 FOCUSED = """() => {

@@ -6,7 +6,7 @@ import openai
 import pytest
 
 from omnidraft.profiles.accounts import add_account
-from tests.ui.chatting import arrived, ask, new_chat, titles, write
+from tests.ui.chatting import arrived, ask, titles, write
 from tests.ui.conftest import SETTINGS
 
 
@@ -28,33 +28,6 @@ def test_two_profiles_in_two_browsers_see_nothing_of_each_other(server, pages):
     second.wait_for_selector("#od-rows .od-item >> text=Ada asks this")
     listed = (server.data / "home/profiles").iterdir()
     assert {"Ada", "default"} <= {folder.name for folder in listed}
-
-
-@pytest.mark.browser_slow
-def test_what_is_selected_in_a_message_is_remembered_with_one_click(server, pages):
-    page = pages.open(server)
-    new_chat(page)
-    ask(page, "I have two cats, and it rains.")
-    row = page.locator("#od-chat .user-row")
-    page.evaluate("""() => {
-      const said = document.querySelector('#od-chat .user-row .message');
-      const all = document.createTreeWalker(said, NodeFilter.SHOW_TEXT);
-      while (all.nextNode()) {
-        const at = all.currentNode.data.indexOf('I have two cats');
-        if (at >= 0) getSelection().setBaseAndExtent(all.currentNode, at, all.currentNode, at + 15);
-      }
-    }""")
-    row.hover()
-    row.locator("button[title^=Remember]").click()
-    page.wait_for_selector("#od-notice >> text=Remembered, for every conversation")
-    page.goto(server.origin + "/profiles")
-    write(page, "#od-fact input", "Call me <b>Captain</b>")
-    page.click("#od-fact-keep")
-    page.wait_for_selector("#od-facts span:text-is('Call me <b>Captain</b>')")
-    page.reload()
-    page.click("#od-facts li:has(span:text-is('I have two cats')) button")
-    page.wait_for_selector("#od-facts-said >> text=Forgotten")
-    assert [span.inner_text() for span in page.query_selector_all("#od-facts span")] == ["Call me <b>Captain</b>"]
 
 
 @pytest.mark.browser_slow

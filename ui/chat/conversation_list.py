@@ -1,7 +1,7 @@
-"""Lists of things with names as HTML: any list whose rows can be renamed and deleted, and that of the conversations.
+"""The list of the conversations as HTML.
 
 A script turns clicks into one event, `act`. It carries {kind, id} of the button, `at`, the time by the page's clock in
-ms, and the new `title` where something is renamed; `open` is a click on the row. Names come from outside and are
+ms, and the new `title` where one is renamed or tagged; `open` is a click on the row. Titles come from outside and are
 escaped.
 """
 
@@ -17,46 +17,6 @@ from ui.common.frame import address, script
 
 _PEN = "M4 20l1-4L16 5l3 3L8 19z"
 _BIN = "M5 7h14M10 7V5h4v2M7 7l1 12h8l1-12"
-
-
-def named_row(
-    key: str,
-    name: str,
-    *,
-    acts: str = "",
-    stop: str = "",
-    extra: str = "",
-    marks: str = "",
-    address: str = "",
-    box: str = "",
-) -> str:
-    """One row with its buttons: those given, rename, delete. marks: attributes of the row. extra: a line below.
-
-    `data-learned` among the marks: it may be forgotten, too. `stop` is a button that is always seen. What has an
-    address is a link, which another tab can open. `box` stands before the name.
-    """
-    below = f"<small>{escape(extra)}</small>" if extra else ""
-    tag, kind = ("a", f'href="{escape(address)}"') if address else ("button", 'type="button"')
-    return (
-        f'<div class="od-item" data-id="{escape(key)}" {marks}>{box}'
-        f'<{tag} {kind} class="od-row" data-kind="open"><span>{escape(name)}</span>{below}</{tag}>'
-        f'{stop}<span class="od-acts">{acts}{act("rename", "Rename", name, _PEN)}'
-        f"{act('ask-delete', 'Delete', name, _BIN)}</span></div>"
-    )
-
-
-def act(kind: str, word: str, name: str, path: str, hint: str = "", mark: str = "") -> str:
-    """A button of a row: what it does to which, said to a screen reader; an icon."""
-    return (
-        f'<button type="button" class="{f"od-act {mark}".strip()}" data-kind="{kind}" '
-        f'aria-label="{escape(f"{word} {name}")}" '
-        f'title="{escape(hint or word)}"><svg viewBox="0 0 24 24" aria-hidden="true"><path d="{path}"/></svg></button>'
-    )
-
-
-SCRIPT = script("rows.js")
-
-
 _STOP = "M8 8h8v8H8z"
 _PIN = "M9 4h6l-1 6 3 4H7l3-4zM12 14v6"
 _TAG = "M4 4h8l8 8-8 8-8-8zM8.5 8.5h.01"
@@ -68,7 +28,7 @@ _PICK = (
     '<button type="button" data-pick="archive">Archive</button><a data-pick="export" download>Export</a>'
     '<button type="button" data-pick="delete">Delete</button></span></div>'
 )
-PICK_SCRIPT = script("picks.js")
+SCRIPT = script("rows.js") + script("picks.js")
 
 
 def listing(session: Session, current: str, query: str = "") -> str:
@@ -114,17 +74,32 @@ def _hits(session: Session, hits: list[Hit], current: str) -> str:
 
 
 def _row(chat: Conversation, current: str, snippet: str = "", writing: bool = False) -> str:
-    stop = act("stop", "Stop the answer in", chat.title, _STOP, "Stop its answer", "od-writing") if writing else ""
-    pin = "Unpin" if chat.pinned else "Pin"
-    top = act("unarchive", "Unarchive", chat.title, _BACK) if chat.archived else act(pin.lower(), pin, chat.title, _PIN)
-    acts = act("tag", "Tags of", chat.title, _TAG, "Tags") + top
-    title = escape(chat.title)
-    box = f'<label class="od-box"><input type="checkbox" value="{chat.id}" aria-label="Choose {title}"></label>'
-    marks = f'data-learned data-tags="{escape(", ".join(chat.tags))}"'
-    marks += ' aria-current="true"' if chat.id == current else ""
-    below = "  ".join(filter(None, [" ".join(f"#{tag}" for tag in chat.tags), snippet]))
-    row = {"acts": acts, "stop": stop, "extra": below, "marks": marks, "address": address(chat.id)}
-    return named_row(chat.id, chat.title, box=box, **row)
+    """A row is a link, which another tab can open, between a box to choose it and its buttons."""
+    name, title, pin = escape(chat.id), escape(chat.title), "Unpin" if chat.pinned else "Pin"
+    stop = _act("stop", "Stop the answer in", title, _STOP, "Stop its answer", "od-writing") if writing else ""
+    acts = (
+        _act("tag", "Tags of", title, _TAG, "Tags"),
+        _act("unarchive", "Unarchive", title, _BACK) if chat.archived else _act(pin.lower(), pin, title, _PIN),
+        _act("rename", "Rename", title, _PEN),
+        _act("ask-delete", "Delete", title, _BIN),
+    )
+    here = 'aria-current="true"' if chat.id == current else ""
+    below = escape("  ".join(filter(None, [" ".join(f"#{tag}" for tag in chat.tags), snippet])))
+    return (
+        f'<div class="od-item" data-id="{name}" data-tags="{escape(", ".join(chat.tags))}" {here}>'
+        f'<label class="od-box"><input type="checkbox" value="{name}" aria-label="Choose {title}"></label>'
+        f'<a href="{address(name)}" class="od-row" data-kind="open"><span>{title}</span>'
+        f"{f'<small>{below}</small>' if below else ''}</a>"
+        f'{stop}<span class="od-acts">{"".join(acts)}</span></div>'
+    )
+
+
+def _act(kind: str, word: str, title: str, path: str, hint: str = "", mark: str = "") -> str:
+    """A button of a row: what it does to which, said to a screen reader; an icon."""
+    return (
+        f'<button type="button" class="{f"od-act {mark}".strip()}" data-kind="{kind}" aria-label="{word} {title}" '
+        f'title="{hint or word}"><svg viewBox="0 0 24 24" aria-hidden="true"><path d="{path}"/></svg></button>'
+    )
 
 
 def _tags(chats: list[Conversation]) -> str:

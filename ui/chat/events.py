@@ -11,7 +11,7 @@ from typing import Any
 import gradio as gr
 
 from omnidraft.app import conversing
-from omnidraft.app.attached import refuse_unseen, remember
+from omnidraft.app.attached import refuse_unseen
 from omnidraft.app.kept_answer import shown_pieces
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.sessions import Sessions
@@ -36,14 +36,14 @@ class Gone(OmniDraftError):
 
 
 def telling(handler: Callable[..., Updates]) -> Callable[..., Updates]:
-    """A handler whose refusals stand where its class tells them, and leave the rest of the page as it is."""
+    """A handler whose refusals stand in the page's message line, and leave the rest of the page as it is."""
 
     @wraps(handler)
     def run(self: Handlers, *given: Any) -> Updates:
         try:
             yield from handler(self, *given)
         except OmniDraftError as error:
-            yield {self.told: note(str(error), bad=True)}
+            yield {self.view.notice: note(str(error), bad=True)}
 
     return run
 
@@ -54,11 +54,6 @@ class Handlers:
 
     sessions: Sessions
     view: ChatView
-
-    @property
-    def told(self) -> gr.HTML:
-        """Where refusals stand: the page's message line."""
-        return self.view.notice
 
     def here(self, request: gr.Request, chat: str | None) -> tuple[Session, str]:
         """The session the request belongs to, and the conversation its page shows; Gone if it has no such one.
@@ -145,8 +140,6 @@ class Answering(Handlers):
                 fork = session.store.fork(data["id"]).id
                 told = "This is a new conversation with what was said up to there; the other one stays as it was."
                 yield self.view.go_to(session, fork, name, followed, {self.view.notice: note(told)})
-            case "remember":
-                yield {self.view.notice: note(remember(session, data["id"], str(data.get("text") or "")))}
             case "tokens":
                 yield {self.view.tokens: origins(shown_pieces(session.store.message(data["id"])))}
             case "version":

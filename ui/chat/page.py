@@ -15,12 +15,12 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.chats.records import written_tags
 from omnidraft.errors import OmniDraftError
 from omnidraft.profiles.importing import taken
-from ui.chat import attachments, library
-from ui.chat.conversation_list import PICK_SCRIPT, SCRIPT, listing
+from ui.chat import attachments
+from ui.chat.conversation_list import SCRIPT, listing
 from ui.chat.events import Answering, Handlers, OptionEvents, Updates, telling
-from ui.chat.library import WRITTEN, LibraryEvents
 from ui.chat.options import Options
 from ui.chat.parts import PERMIT_SCRIPT, TOOLS, arriving, examples, note
+from ui.chat.transfer import import_file
 from ui.chat.turns import Followed
 from ui.chat.view import ChatView
 from ui.common.frame import BARE, EACH, LAST, PRIVATE, SMALL, mobile_bar, session_of, side_head
@@ -66,7 +66,7 @@ class Page:
         self.query = gr.Textbox(
             label="Search conversations", placeholder="Search", elem_id="od-search", max_lines=1, **BARE
         )
-        self.rows = gr.HTML(elem_id="od-rows", js_on_load=SCRIPT + PICK_SCRIPT)
+        self.rows = gr.HTML(elem_id="od-rows", js_on_load=SCRIPT)
         with gr.Row(elem_id="od-transfer"):
             self.links = gr.HTML(elem_id="od-links")
             self.upload = gr.UploadButton(
@@ -113,7 +113,7 @@ class Page:
             self.stop = gr.Button("Stop", variant="stop", elem_id="od-stop", visible=False, scale=0, min_width=76)
 
     def _aside(self) -> None:
-        """Speed, origins of the tokens, options, presets and prompts."""
+        """Speed, origins of the tokens, options."""
         with gr.Tabs(elem_id="od-tabs"):
             with gr.Tab("Speed", id="speed"):
                 self.side = gr.HTML(elem_id="od-live")
@@ -122,8 +122,6 @@ class Page:
             with gr.Tab("Options", id="options"):
                 self.tools = gr.Checkbox(label="Tools", info=TOOLS, elem_id="od-tools", container=False)
                 self.options = Options()
-            with gr.Tab("Library", id="library"):
-                self.library = library.LibraryParts()
 
 
 # What happens in the list of conversations: one is opened, renamed, tagged, deleted, forgotten; files of them come.
@@ -212,7 +210,7 @@ class Conversations(Handlers):
         """A file of conversations was chosen."""
         with taken(Path(upload or "")) as file:
             session, name = self.here(request, chat)
-            added, said = library.import_file(session.store, file)
+            added, said = import_file(session.store, file)
         shown = added[-1].id if added else name
         yield self.view.go_to(session, shown, chat, followed, {self.view.notice: note(said)})
 
@@ -233,7 +231,6 @@ def build(sessions: Sessions) -> None:
     _connect_answers(page, blocks, answering)
     _connect_conversations(sessions, page, partial(_follow_behind, answering))
     _connect_options(sessions, page)
-    _connect_library(sessions, page, blocks)
 
 
 def _follow_behind(answering: Answering, event: Any) -> None:
@@ -291,23 +288,3 @@ def _connect_options(sessions: Sessions, page: Page) -> None:
         [view.notice, view.options.preset],
         **LAST,
     )
-
-
-def _connect_library(sessions: Sessions, page: Page, blocks: gr.Blocks) -> None:
-    """Presets and prompts of one's own."""
-    view, parts = page.view, page.library
-    kept, chat = LibraryEvents(sessions, view, parts), view.chat_id
-    outputs = [*parts.outputs, view.notice]
-    blocks.load(kept.arrive, None, parts.outputs, **PRIVATE)
-    gr.on(
-        [parts.keep_preset.click, parts.preset_name.submit], kept.keep_preset, [parts.preset_name, chat], outputs,
-        **PRIVATE,
-    )  # fmt: skip
-    gr.on(
-        [parts.keep_prompt.click, parts.prompt_name.submit], kept.keep_prompt, [parts.prompt_name, view.box, chat],
-        outputs, **PRIVATE,
-    )  # fmt: skip
-    parts.presets.act(kept.preset_row, [chat, view.followed], [*parts.outputs, *view.outputs], **EACH)
-    inserted = parts.prompts.act(kept.prompt_row, [view.box, chat], [*parts.outputs, view.box], **EACH)
-    inserted.then(None, None, None, js=WRITTEN)
-    parts.upload.upload(kept.import_file, [parts.upload, chat], outputs, **PRIVATE)

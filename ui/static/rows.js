@@ -1,4 +1,4 @@
-// Clicks in a list of things with names become one event, `act`: see conversation_list.py.
+// Clicks in the list of conversations become one event, `act`: see conversation_list.py.
 const send = (kind, id, more) => trigger('act', Object.assign({kind, id, at: performance.now()}, more || {}));
 const ask = (item) => {
   if (item.querySelector('.od-sure')) return;
@@ -6,12 +6,10 @@ const ask = (item) => {
   sure.className = 'od-sure';
   sure.setAttribute('role', 'alertdialog');
   sure.setAttribute('aria-label', 'Delete ' + item.querySelector('.od-row span').textContent + '?');
-  const forget = '<button type="button" data-kind="forget" '
-    + 'title="For good, with what the drafter learned from it">Delete and forget</button>'
-    + (item.closest('.od-archive') ? '' : '<button type="button" data-kind="archive">Archive</button>');
-  const chat = item.dataset.learned !== undefined;
-  sure.innerHTML = `<span>${chat ? 'Delete?' : 'Delete for good?'}</span>`
-    + '<button type="button" data-kind="delete">Delete</button>' + (chat ? forget : '')
+  sure.innerHTML = '<span>Delete?</span><button type="button" data-kind="delete">Delete</button>'
+    + '<button type="button" data-kind="forget" title="For good, with what the drafter learned from it">'
+    + 'Delete and forget</button>'
+    + (item.closest('.od-archive') ? '' : '<button type="button" data-kind="archive">Archive</button>')
     + '<button type="button" data-kind="keep">Keep</button>';
   item.append(sure);
   sure.querySelector('[data-kind=keep]').focus();

@@ -10,7 +10,6 @@
     edit: "M4 20l1-4L16 5l3 3L8 19z",
     regenerate: "M5 12a7 7 0 0112-5l2 2M19 4v5h-5M19 12a7 7 0 01-12 5l-2-2M5 20v-5h5",
     continue: "M5 6v8a4 4 0 004 4h10M15 14l4 4-4 4",
-    remember: "M7 4h10v16l-5-4-5 4z",
     tokens: "M4 7h6M12 7h8M4 12h9M15 12h5M4 17h4M10 17h10",
   };
   const words = {
@@ -20,7 +19,6 @@
     delete: "Delete this question and its answers",
     regenerate: "Answer again",
     continue: "Continue",
-    remember: "Remember what is selected in it, or all of it",
     tokens: "Show where its tokens came from",
   };
   const make = (tag, named, text = "") =>
@@ -42,21 +40,6 @@
   };
   const icon = (kind) => `<svg viewBox="0 0 24 24" aria-hidden="true"><path d="${icons[kind]}"/></svg>`;
   const action = (kind, id) => button(words[kind], { kind, id }, icon(kind));
-  // Of a message what is selected in it: a press on the button must not end the selection.
-  const selected = (row) => {
-    const now = getSelection();
-    return row?.contains(now.anchorNode) && row.contains(now.focusNode) ? now.toString().trim() : "";
-  };
-  const remember = (id) => {
-    const made = button(words.remember, null, icon("remember"));
-    made.addEventListener("pointerdown", (event) => event.preventDefault());
-    made.addEventListener("mousedown", (event) => event.preventDefault());
-    made.addEventListener("click", () => {
-      const text = selected(made.closest(".message-row")?.querySelector(".message"));
-      window.odTurn?.({ kind: "remember", id, text });
-    });
-    return made;
-  };
   // Deleting asks first, in the same place.
   const remove = (id) => {
     const ask = button(words.delete, null, icon("delete"));
@@ -114,7 +97,6 @@
       again.classList.toggle("od-more", Boolean(mark.again));
       made.append(again);
     }
-    if (!mark.busy) made.append(remember(mark.id));
     if (mark.cut !== undefined) {
       // An answer that was cut off says so with a word; any other can be made longer.
       const more = action("continue", mark.id);

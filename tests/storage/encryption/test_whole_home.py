@@ -14,7 +14,6 @@ import pytest
 from omnidraft.app import conversing
 from omnidraft.app.session import Session
 from omnidraft.chats import TextFile
-from omnidraft.chats.library import Preset, Prompt
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning.adapters.store import Candidate, keep_candidate
@@ -38,16 +37,14 @@ from tests.storage.encryption.homes import MARKS, PASSPHRASE, asked, found, open
 pytestmark = pytest.mark.skipif(system.memory_folder() is None, reason="encryption needs a folder in memory")
 
 QUESTION = "Zanzibarquux has 12 Frobnitzkes and buys 7 more. How many are there?"
-TITLE, PRESET, PROMPT, FILE = "On Wumpelstadt", "Snorkelwitz terse", "Brindlemorph", "geheimnis.txt"
-NAMES = [text.encode() for text in (QUESTION[:12], "Frobnitzkes", TITLE, PRESET, PROMPT, FILE, "Quillonade")]
+TITLE, FILE = "On Wumpelstadt", "geheimnis.txt"
+NAMES = [text.encode() for text in (QUESTION[:12], "Frobnitzkes", TITLE, FILE)]
 GREEDY = SamplingSettings(temperature=0, max_tokens=32)
 
 
 def converse(session: Session) -> list[int]:
-    """A conversation as the page has one, with a file, a preset and a prompt; the ids of its answer."""
+    """A conversation as the page has one, with a file; the ids of its answer."""
     chat = session.store.create(TITLE)
-    session.store.library.save(Preset(PRESET, "Answer Quillonade tersely."))
-    session.store.library.save(Prompt(PROMPT, "Say it again, Brindlemorph."))
     job = conversing.ask(session, chat.id, QUESTION, [TextFile(FILE, "Frobnitzkes are counted daily.")])
     job.join(120)
     assert job.over
