@@ -1,4 +1,4 @@
-"""Line plots as SVG: on a page in its own colours, which come from the style sheet, or as a picture in a file.
+"""Line plots as SVG, for a page whose style sheet has the colours.
 
 Pure functions from numbers to text. The x axis is given in data units, so that marks and series share it.
 """
@@ -12,12 +12,6 @@ from html import escape
 
 LEFT, RIGHT, TOP, BOTTOM = 44, 10, 22, 22
 WIDTH = 760
-# Of a picture: background, words, smaller words, grid, series. Words have a contrast of 4.5 at least, lines of 3; the
-# grid and single dots are fainter.
-THEMES = {
-    "light": ("#ffffff", "#1f2328", "#57606a", "#e3e6ea", "#0969da"),
-    "dark": ("#16181d", "#e6e8eb", "#a3abb5", "#30343b", "#58a6ff"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,30 +82,6 @@ class Plot:
         """What stands inside the SVG."""
         series = "".join(_series(self.frame, one) for one in self.series)
         return f"{_grid(self.frame)}{_ticks(self.frame, self.ticks)}{_marks(self.frame, self.marks)}{series}"
-
-
-def picture(title: str, plots: Sequence[Plot], theme: str) -> str:
-    """A whole SVG file: the plots below each other, each with its caption.
-
-    theme: of `THEMES`; all series have its one colour.
-    """
-    background, words, soft, line, accent = THEMES[theme]
-    style = (
-        f"text{{font:11px system-ui,sans-serif;fill:{soft}}} .title,.od-segment{{fill:{words}}} "
-        f".od-grid{{stroke:{line}}} .od-switch{{stroke:{soft};stroke-dasharray:4 4}} "
-        f"circle{{fill:{accent};opacity:.5}} polyline{{fill:none;stroke:{accent};stroke-width:2}}"
-    )
-    parts, y = [f'<text class="title" x="{LEFT}" y="20">{escape(title)}</text>'], 40
-    for plot in plots:
-        names = ", ".join(f"{one.look}: {one.name}" for one in plot.series if one.name)
-        parts.append(f'<text class="title" x="{LEFT}" y="{y + 10}">{escape(f"{plot.title} ({names})")}</text>')
-        parts.append(f'<g transform="translate(0 {y + 14})">{plot.drawn()}</g>')
-        y += plot.frame.height + 30
-    width = max((plot.frame.width for plot in plots), default=WIDTH)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {y}" width="{width}" height="{y}">'
-        f'<style>{style}</style><rect width="100%" height="100%" fill="{background}"/>{"".join(parts)}</svg>'
-    )
 
 
 def ceiling(value: float) -> float:

@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from omnidraft.errors import SettingsError, StorageError
+from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import TASKS, Prompt, in_turn, load_prompts
-from omnidraft.storage.files import read_json
 
 MIXED = "mixed"  # the bundled tasks in turn
-MAX_SEGMENTS = 64
 MAX_PROMPTS = 100_000
 _A, _A2, _B = "tiny-target-a", "tiny-target-a2", "tiny-target-b"
 
@@ -30,11 +27,8 @@ class Segment:
     count: int
 
     def __post_init__(self) -> None:
-        for name in ("target", "prompts"):
-            if not isinstance(getattr(self, name), str) or not getattr(self, name):
-                raise SettingsError(f"A segment's {name} must be a text that is not empty.")
-        if isinstance(self.count, bool) or not isinstance(self.count, int) or not 1 <= self.count <= MAX_PROMPTS:
-            raise SettingsError(f"The number of prompts (count) must be a whole number from 1 to {MAX_PROMPTS:,}.")
+        if not 1 <= self.count <= MAX_PROMPTS:
+            raise SettingsError(f"The number of prompts must be a whole number from 1 to {MAX_PROMPTS:,}.")
 
     @property
     def task(self) -> str:
@@ -48,10 +42,6 @@ class Schedule:
 
     name: str
     segments: tuple[Segment, ...]
-
-    def __post_init__(self) -> None:
-        if not 1 <= len(self.segments) <= MAX_SEGMENTS:
-            raise SettingsError(f"A schedule needs 1 to {MAX_SEGMENTS} segments, not {len(self.segments)}.")
 
     @property
     def total(self) -> int:
@@ -77,18 +67,6 @@ class Schedule:
         )
         return replace(self, segments=tuple(changed))
 
-    @classmethod
-    def from_dict(cls, data: Any, where: str = "The schedule") -> Schedule:
-        """Of its fields as JSON has them; SettingsError says what is wrong. `where` names the source in it."""
-        segments = data.get("segments") if isinstance(data, dict) else None
-        if not isinstance(segments, list) or not all(isinstance(s, dict) for s in segments):
-            raise SettingsError(f'{where} must be an object with a list "segments" of objects.')
-        names = {"target", "prompts", "count"}
-        for segment in segments:
-            if set(segment) != names:
-                raise SettingsError(f'{where}: a segment has exactly "target", "prompts" and "count".')
-        return cls(str(data.get("name") or "custom"), tuple(Segment(**segment) for segment in segments))
-
 
 def _schedule(name: str, *segments: tuple[str, str]) -> Schedule:
     return Schedule(name, tuple(Segment(target, source, 40) for target, source in segments))
@@ -103,31 +81,6 @@ BUNDLED = {
         _schedule("a-a-a", (_A, MIXED), (_A, MIXED), (_A, MIXED)),  # no switch: what the prompts alone do
     )
 }
-
-
-def load_schedule(name_or_file: str | Path) -> Schedule:
-    """A bundled schedule by name, or one of a JSON file; the file's prompt files may stand beside it."""
-    if str(name_or_file) in BUNDLED:
-        return BUNDLED[str(name_or_file)]
-    path = Path(name_or_file)
-    try:
-        data = read_json(path.read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        raise StorageError(f"There is no schedule {path}; bundled are {', '.join(BUNDLED)}.") from None
-    except OSError as error:
-        raise StorageError(f"{path} cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError):
-        raise StorageError(f"{path} is not a JSON file.") from None
-    schedule = Schedule.from_dict(data, str(path))
-    segments = (replace(s, prompts=_beside(path, s.prompts)) for s in schedule.segments)
-    return replace(schedule, segments=tuple(segments))
-
-
-def _beside(schedule: Path, source: str) -> str:
-    if source in (*TASKS, MIXED):
-        return source
-    given = Path(source).expanduser()
-    return str((given if given.exists() else schedule.parent / given).resolve())
 
 
 def choose_prompts(schedule: Schedule) -> list[Prompt]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from omnidraft.decoding.events import Round
+from omnidraft.lab.drift import Point
 from omnidraft.lab.schedule import Schedule, Segment
-from omnidraft.lab.store import Options, Point, RunState
 from omnidraft.lab.trace import Trace
 
 A = "tiny-target-a"
@@ -16,16 +16,13 @@ def trace(seconds: float, tokens: int = 20, proposed: int = 0, accepted: int = 0
     return Trace(ids=[*range(tokens)], rounds=[done], prefill=prefill)
 
 
-def state_of(*segments: list[tuple[int, int]]) -> RunState:
+def run_of(*segments: list[tuple[int, int]]) -> tuple[Schedule, list[Point]]:
     """A finished run of target A with these (accepted, proposed) per prompt."""
     points = []
     for number, values in enumerate(segments):
         for place, (accepted, proposed) in enumerate(values):
             points.append(Point(
-                len(points), number, A, "math", f"p{len(points)}", proposed, accepted,
-                accepted / proposed if proposed else None, 20, 10, 2.0, 100.0, 50.0, 2.0, 5, 5,
-                number > 0 and place == 0, False, None, 0.5,
+                len(points), number, A, "math", f"p{len(points)}", proposed, accepted, 20, 10, 0.2, 5,
+                number > 0 and place == 0, None, 0.5,
             ))  # fmt: skip
-    plan = Schedule("test", tuple(Segment(A, "math", len(values)) for values in segments))
-    options = Options(plain=True)
-    return RunState("20260101-000000-abcd", plan, {A: "a.gguf"}, "d.gguf", options, 0.0, "finished", points)
+    return Schedule("test", tuple(Segment(A, "math", len(values)) for values in segments)), points

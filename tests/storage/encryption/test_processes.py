@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from omnidraft.lab.drift import Plan
 from omnidraft.lab.drift_lab import DriftLab
 from omnidraft.lab.schedule import Schedule, Segment
-from omnidraft.lab.store import Options
 from omnidraft.processes import system
 from omnidraft.storage.encryption.header import VARIABLE
 from omnidraft.storage.vault import held
@@ -30,22 +30,23 @@ SECRET = b"Zanzibarquux"
 
 @pytest.mark.parametrize("learning", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_drift_run_works_with_the_key_of_its_part_alone(tmp_path, models, learning):
+    number = 12 if learning else 2
     prompts = tmp_path / "mine.txt"
-    prompts.write_text("".join(f"Zanzibarquux has {n} apples. How many?\n" for n in range(12 if learning else 2)))
+    prompts.write_text("".join(f"Zanzibarquux has {n} apples. How many?\n" for n in range(number)))
     with opened(tmp_path / "home", encrypt=True) as home:
         lab = DriftLab(home, home.profile())
-        kept = lab.add_prompts(prompts)
-        plan = Schedule("mine", (Segment("tiny-target-a", str(kept), 12 if learning else 2),))
-        targets = {"tiny-target-a": models / "tiny-target-a-f16.gguf"}
-        options = Options(max_tokens=12, threads=1, learning=learning)
-        run = lab.start(plan, targets, models / "tiny-drafter-f16.gguf", options)
+        schedule = Schedule("mine", (Segment("tiny-target-a", str(prompts), number),))
+        targets = {"tiny-target-a": str(models / "tiny-target-a-f16.gguf")}
+        plan = Plan(schedule, targets, str(models / "tiny-drafter-f16.gguf"), learning, 12, 1)
+        lab.start(plan)
         child = psutil.Process(lab._child.pid)
         visible = " ".join([*child.cmdline(), *child.environ().values()])
         assert held(home.root).key("drift").hex() not in visible
-        lab._thread.join(240)
-        assert lab.error == ""
-        assert (lab.state(run).status, lab.state(run).done) == ("finished", plan.total)
-        assert not found(home.root, [SECRET, b"tiny-target", *MARKS])
+        while lab.running:
+            assert not found(home.root, [SECRET, b"tiny-target", *MARKS])
+            time.sleep(0.1)
+        assert lab.latest.error == ""
+        assert (lab.latest.status, len(lab.latest.points)) == ("finished", number)
 
 
 def sent(port: int) -> bytes:
