@@ -86,7 +86,6 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
     app.add_middleware(Guard, hosts=allowed_hosts(host, extra_hosts), origins=lambda: _origins(sessions))
     transfer.add_routes(app, sessions)
     profiles_page.add_routes(app, sessions)
-    drift_page.add_routes(app, sessions)
     places.add_routes(app, sessions)
     # With accounts the gate checks the API's keys, which are names and passwords then; no request could hold two.
     alone = sessions.accounts is None
