@@ -112,7 +112,7 @@ def _load_and_answer(
             return _answer_in_queue(session, chat, message, answer)
         except OmniDraftError:
             if chat in session.queue and new:
-                session.store.delete_turn(message.id, later=True)
+                session.store.delete_turn(message.id)
             raise
     finally:
         session.queue.leave(place)

@@ -10,6 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from typing import Any, TypeVar
 
@@ -157,8 +158,8 @@ def changes(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _STORED[name](value) if name in _STORED else value for name, value in given.items()}
 
 
-# What was deleted leaves the file of conversations: at once, or some quiet seconds later, so that nobody waits for it.
-# The file notes that it must be cleaned until that is done, so that a kill leaves it to the next opening.
+# What was deleted leaves the file of conversations some quiet seconds later, so that nobody waits for it. The file
+# notes that it must be cleaned until that is done, so that a kill leaves it to the next opening.
 
 
 QUIET_SECONDS = 2.0  # deletions in a row are cleaned up behind at once
@@ -181,26 +182,19 @@ class Eraser:
 
     def note(self) -> None:
         """Something is being deleted, in the transaction that is open."""
+        self._index.forget()
         self._db.run("INSERT OR IGNORE INTO chores VALUES ('erase')")
 
-    def erase(self, later: bool = False) -> bool:
-        """Write the file anew without what was deleted. False if another program reads it; see `ChatStore.delete`."""
-        if later:
-            self._index.forget()
-            self._begin()
-            return True
-        try:
+    def erase(self) -> None:
+        """Write the file anew without what was deleted; it stays `due` if another program reads it."""
+        with suppress(*_NOT_NOW):  # another program holds the file, or the disk is full
             with self._db.changing():
                 self._index.rebuild()
-            if not erase_deleted(self._db.connection):
-                return False
-            self._db.run("DELETE FROM chores WHERE name = 'erase'")
-        except _NOT_NOW:  # another program holds the file, or the disk is full
-            return False
-        return True
+            if erase_deleted(self._db.connection):
+                self._db.run("DELETE FROM chores WHERE name = 'erase'")
 
     def finish(self) -> None:
-        """Have done now what was to be done later. Not with the lock of `db` held: the thread needs it."""
+        """Have it done now. Not with the lock of `db` held: the thread needs it."""
         with self._changed:
             thread = self._thread
             if self._when is not None:
@@ -209,12 +203,8 @@ class Eraser:
         if thread is not None:
             thread.join()
 
-    def ready(self, later: bool = False) -> None:
-        """Before a deletion, with the lock of `db` not held: what is to be erased at once waits for what was not."""
-        if not later:
-            self.finish()
-
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Something was deleted."""
         with self._changed:
             self._when = time.monotonic() + QUIET_SECONDS
             if self._thread is None:

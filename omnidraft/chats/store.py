@@ -10,8 +10,8 @@ import secrets
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -114,22 +114,21 @@ class ChatStore:
                 self._db.run(f"UPDATE conversations SET {column} = ? WHERE id = ?", (value, chat))
             return self.get(chat)
 
-    def delete(self, *chats: str, later: bool = False) -> bool:
+    def delete(self, *chats: str) -> None:
         """Delete conversations so that nothing of them is left in the file or its log. Unknown ids are ignored.
 
-        later: they are gone from every list at once, from the file some seconds later, at the latest when it is closed
-        or opened again: that takes seconds where much is kept. False: they are deleted, but another program was reading
-        the file; the rest is done at the next opening.
+        They are gone from every list at once, from the file some seconds later, at the latest when it is closed or
+        opened again: that takes seconds where much is kept.
         """
-        self._eraser.ready(later)
-        with self._db.using():
-            with self._db.changing():
-                self._eraser.note()
-                for chat in chats:
-                    self._db.run("DELETE FROM messages WHERE chat = ?", (chat,))
-                    self._db.run("DELETE FROM conversations WHERE id = ?", (chat,))
-                self.pictures.prune()
-            return self._eraser.erase(later)
+        with self._deleting():
+            for chat in chats:
+                self._db.run("DELETE FROM messages WHERE chat = ?", (chat,))
+                self._db.run("DELETE FROM conversations WHERE id = ?", (chat,))
+
+    def erased(self) -> bool:
+        """Have what was deleted leave the file now. False: another program reads it; the next opening does the rest."""
+        self._eraser.finish()
+        return not self._eraser.due
 
     # Messages
 
@@ -201,23 +200,15 @@ class ChatStore:
             old = self.message(message)
             return self.append(old.chat, old.role, content, parent=old.parent, meta=meta, pictures=pictures)
 
-    def delete_turn(self, question: str, later: bool = False) -> bool:
+    def delete_turn(self, question: str) -> None:
         """Delete this version of a user's message with all answers to it; what followed them moves up in its place.
-
-        Nothing of it is left in the file; see `delete` for `later` and for what False means. StorageError if it is no
-        user's message.
-        """
-        self._eraser.ready(later)
-        with self._db.using():
-            with self._db.changing():
-                old = self.message(question)
-                if old.role != "user":
-                    raise StorageError("Only a question can be deleted, with its answers.")
-                self._eraser.note()
-                tree.take_out(self._db, old)
-                self.pictures.prune()
-                self._touch(old.chat)
-            return self._eraser.erase(later)
+        Nothing of it is left in the file; see `delete`. StorageError if it is no user's message."""
+        with self._deleting():
+            old = self.message(question)
+            if old.role != "user":
+                raise StorageError("Only a question can be deleted, with its answers.")
+            tree.take_out(self._db, old)
+            self._touch(old.chat)
 
     def fork(self, message: str) -> Conversation:
         """A new conversation with the turns that lead to this message, itself included, as they are."""
@@ -296,6 +287,14 @@ class ChatStore:
 
     # Inside
 
+    @contextmanager
+    def _deleting(self) -> Iterator[None]:
+        with self._db.changing():
+            self._eraser.note()
+            yield
+            self.pictures.prune()
+        self._eraser.begin()
+
     def _touch(self, chat: str) -> None:
         self._db.run("UPDATE conversations SET updated = ? WHERE id = ?", (time.time(), chat))
 
@@ -325,7 +324,7 @@ class LastDeleted:
         with self._lock:
             self._kept = [self._store.snapshot(chat) for chat in chats]
             self._pictures = self._store.shown_pictures(self._kept)
-            self._store.delete(*(chat.id for chat, _ in self._kept), later=True)
+            self._store.delete(*(chat.id for chat, _ in self._kept))
             self._mark = secrets.token_hex(8)
             return self._mark
 

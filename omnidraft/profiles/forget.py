@@ -194,7 +194,8 @@ def forget_from(paths: ProfilePaths, store: ChatStore, chat: str) -> Forgotten:
     _refuse_others(paths)
     _, messages = store.snapshot(chat)
     learned = _forget_learned(paths, chat, _tokens(messages))
-    if not store.delete(chat):
+    store.delete(chat)
+    if not store.erased():
         raise StorageError(f"{paths.chats} is being read by another program; close it and repeat this.")
     return replace(learned, conversations=1)
 
@@ -229,7 +230,8 @@ def forget_everything_from(paths: ProfilePaths, store: ChatStore) -> Forgotten:
     _refuse_others(paths)
     conversations = len(store.conversations())
     gone = _forget_files(paths, conversations, [paths.chats.with_name(paths.chats.name + end) for end in _OPEN])
-    if not store.delete(*(chat.id for chat in store.conversations())):
+    store.delete(*(chat.id for chat in store.conversations()))
+    if not store.erased():
         raise StorageError(f"{paths.chats} is being read by another program; close it and repeat this.")
     return gone
 

@@ -13,6 +13,7 @@ import pytest
 
 from omnidraft.chats import ChatStore, schema
 from omnidraft.errors import StorageError
+from omnidraft.storage import database
 
 SECRET = "zqxkvbnwarlp"  # in no other text here; one word, so that the search index holds it whole
 
@@ -50,7 +51,8 @@ def test_a_deleted_conversation_is_in_no_file_any_more(tmp_path, full_text, fill
         later = talk(store, "otter")
         assert traces(tmp_path), "the search would not find what is there"
         before = [store.snapshot(chat.id) for chat in (kept, later)]
-        assert store.delete(gone.id)
+        store.delete(gone.id)
+        assert store.erased()
         assert traces(tmp_path) == []
         assert [store.snapshot(chat.id) for chat in (kept, later)] == before
         assert {hit.conversation.id for hit in store.search("walrus")} == {kept.id}
@@ -64,8 +66,7 @@ def test_what_is_deleted_later_leaves_the_file_by_itself_while_others_are_read_a
     with ChatStore(tmp_path / "chats.sqlite") as store:
         kept, gone, question = talk(store, "walrus"), talk(store, SECRET), talk(store, SECRET)
         store.search(SECRET[2:5])  # what is held in memory for it is forgotten as well
-        assert store.delete(gone.id, later=True)
-        assert store.delete(question.id, later=True)
+        store.delete(gone.id, question.id)
         assert not store.search(SECRET[2:5])
         give_up = time.monotonic() + 60
         while traces(tmp_path):
@@ -77,23 +78,11 @@ def test_what_is_deleted_later_leaves_the_file_by_itself_while_others_are_read_a
 
 def test_what_is_deleted_later_is_gone_once_the_file_is_closed(tmp_path):
     store = ChatStore(tmp_path / "chats.sqlite")
-    store.delete(talk(store, SECRET).id, later=True)
-    question = store.append(talk(store, SECRET).id, "user", SECRET)
-    store.delete(question.chat, later=True)
+    store.delete(talk(store, SECRET).id)
+    store.delete_turn(store.append(talk(store, "walrus").id, "user", SECRET).id)
     assert traces(tmp_path), "it would have been gone already"
     store.close()
     assert traces(tmp_path) == []
-
-
-@pytest.mark.timeout(60)
-def test_what_is_deleted_at_once_waits_for_what_was_to_be_deleted_later(tmp_path):
-    with ChatStore(tmp_path / "chats.sqlite") as store:
-        chat = talk(store, SECRET)
-        turn = store.append(talk(store, SECRET).id, "user", SECRET)
-        for delete in (lambda: store.delete_turn(turn.id), lambda: store.delete(chat.id, turn.chat)):
-            store.delete(talk(store, SECRET).id, later=True)
-            delete()
-        assert traces(tmp_path) == []
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="open files are listed in /proc on Linux only")
@@ -107,21 +96,22 @@ def test_deletion_writes_no_copy_of_other_conversations_to_a_temporary_file(stor
                 opened.add(os.readlink(f"/proc/self/fd/{number}"))
 
     store._db.connection.set_progress_handler(look, 100)
-    store.delete(store.create().id)
+    store._eraser.erase()
     store._db.connection.set_progress_handler(None, 0)
     assert any("chats.sqlite" in name for name in opened), "the look would see nothing"
     assert [name for name in opened if "etilqs" in name] == []  # what SQLite calls its temporary files
 
 
-def test_while_another_program_reads_a_deletion_is_finished_at_the_next_opening(tmp_path):
+def test_while_another_program_reads_a_deletion_is_finished_at_the_next_opening(tmp_path, monkeypatch):
     path = tmp_path / "chats.sqlite"
     store = ChatStore(path)
     chat = talk(store, SECRET)
-    store._db.connection.execute("PRAGMA busy_timeout=50")  # do not wait ten seconds for the reader
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)  # do not wait ten seconds for the reader
     reader = sqlite3.connect(path, isolation_level=None)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM messages").fetchone()
-    assert store.delete(chat.id) is False
+    store.delete(chat.id)
+    assert not store.erased()
     assert store.conversations() == []
     reader.execute("COMMIT")
     reader.close()
@@ -142,7 +132,9 @@ elif sys.argv[2] == "before the file":
     module.erase_deleted = kill
 elif sys.argv[2] == "before the log":
     module.erase_deleted = lambda connection: (connection.execute("VACUUM"), kill())
-store.delete(sys.argv[3], later=sys.argv[2] == "before it was cleaned")
+store.delete(sys.argv[3])
+if sys.argv[2] != "before it was cleaned":
+    store.erased()
 kill()
 """
 

@@ -130,7 +130,6 @@ def test_a_turn_is_deleted_with_its_answers_and_what_followed_moves_up(store, ch
     for gone in (q1, a1):
         with pytest.raises(StorageError):
             store.message(gone.id)
-    assert b"a1 again" not in b"".join(p.read_bytes() for p in store._db.file.parent.iterdir() if p.is_file())
     store.append(chat, "user", "q3")
     store.delete_turn(q2.id)
     assert texts(store.path(chat)) == ["q3"]

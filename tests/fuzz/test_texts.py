@@ -257,4 +257,4 @@ def test_what_nobody_damaged_is_accepted(vocabulary, store):
     wanted = {name: BODY[name] for name in ("model", "messages", "max_tokens", "stream", "tools", "temperature")}
     assert CompletionRequest.chat(SimpleNamespace(settings=AppSettings()), wanted).tools is not None
     (chat,) = import_json(store, export_json(store, [store.conversations()[-1].id]))
-    assert store.delete(chat.id)
+    store.delete(chat.id)

@@ -151,7 +151,7 @@ class Answering(Handlers):
     def _delete(self, session: Session, chat: str, question: str) -> Updates:
         if session.writing(chat) or chat in session.queue:
             raise StillAnswering
-        session.store.delete_turn(question, later=True)
+        session.store.delete_turn(question)
         told = "The question and its answers were deleted; what the drafter learned from them stays."
         yield self.view.open(session, session.store.get(chat), chat, {self.view.notice: note(told)})
 
