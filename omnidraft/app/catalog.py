@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from omnidraft.app.hub_files import HubError
+from omnidraft.app.hub import HubError
 from omnidraft.backends.discovery import find_models
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import AppSettings, SamplingSettings

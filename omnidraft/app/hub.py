@@ -1,41 +1,179 @@
-"""Downloads from the Hugging Face Hub, only when the user asks: fetch what hub_files.py lists, stop, continue.
+"""The Hugging Face Hub, asked only when the user presses a button: what it has by name, what a repository holds of use
+here, and downloads: fetch, stop, continue.
 
-A file appears in the models folder only when it is complete and its checksum is right; until then it is a `.part` that
-the next attempt continues. A folder of weights is gathered in the cache folder and converted by a process of its own.
+The endpoint is huggingface_hub's (HF_ENDPOINT); no token is sent. A file appears in the models folder only when it is
+complete and its checksum is right; until then it is a `.part` that the next attempt continues.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
+import re
 import shutil
 import threading
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from omnidraft.app.hub_files import HubError, RemoteFile, RemoteModel, request_of, unreachable
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import short
 from omnidraft.format import size as shown_size
-from omnidraft.processes.children import LineChild
-from omnidraft.storage.files import read_json
 from omnidraft.storage.paths import DataHome
 from omnidraft.storage.scratch import FileLock
 
+log = logging.getLogger("omnidraft.ui")
+
 CHUNK = 1 << 20
 SPARE = 256 << 20  # bytes a download must leave free on the disk
-CONVERTED = "q8_0"
+_PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$", re.IGNORECASE)
+_USUAL = "q4_k_m"
+
+
+class HubError(OmniDraftError):
+    """The Hub cannot be reached, or does not have what was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file of a repository. `sha256` is None for small files kept in git itself."""
+
+    repo: str
+    name: str
+    size: int
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteModel:
+    """What one download brings: a GGUF file or all parts of a split one, and the projector through which it sees
+    pictures, where the repository has one."""
+
+    repo: str
+    name: str
+    files: tuple[RemoteFile, ...]
+    licence: str = ""
+    projector: RemoteFile | None = None
+
+    @property
+    def fetched(self) -> tuple[RemoteFile, ...]:
+        return self.files if self.projector is None else (*self.files, self.projector)
+
+    @property
+    def size(self) -> int:
+        return sum(file.size for file in self.fetched)
+
+    def fits(self, free: int | None) -> bool:
+        """Into so much memory, with a fifth more for its context and buffers."""
+        return free is None or 1.2 * self.size < free
+
+    @classmethod
+    def of(cls, file: RemoteFile) -> RemoteModel:
+        return cls(file.repo, file.name, (file,))
+
+
+def list_models(repo: str) -> list[RemoteModel]:
+    """What a public repository offers, smallest first. HubError in one sentence."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import GatedRepoError, HFValidationError, RepositoryNotFoundError
+
+    repo = repo.strip().removeprefix("https://huggingface.co/").strip("/")
+    if not repo:
+        raise HubError("Name a repository first, like owner/name, or choose a suggestion.")
+    try:
+        info = HfApi(token=False).model_info(repo, files_metadata=True, timeout=20)
+    except HFValidationError:
+        raise HubError(f"'{repo[:80]}' is not a repository id; it looks like owner/name.") from None
+    except GatedRepoError:
+        raise HubError(f"{repo} asks for a sign-in on its page first; choose a public copy of it.") from None
+    except RepositoryNotFoundError:
+        raise HubError(f"There is no public repository named {repo}.") from None
+    except Exception as error:
+        raise unreachable(error) from None
+    files = [RemoteFile(repo, s.rfilename, s.size or 0, s.lfs.sha256 if s.lfs else None) for s in info.siblings or []]
+    licence = str(getattr(info.card_data, "license", None) or "")
+    found = _gguf(files, licence)
+    if not found:
+        raise HubError(f"{repo} holds no GGUF files; look for a repository with GGUF in its name.")
+    return sorted(found, key=lambda model: model.size)
+
+
+def best(offered: list[RemoteModel], free: int | None) -> RemoteModel | None:
+    """The one to take: in the format that most take, else the largest, of those that fit."""
+    fitting = [one for one in offered if one.fits(free)]
+    usual = [one for one in fitting if _USUAL in one.name.lower()]
+    return max(usual or fitting, key=lambda one: one.size, default=None)
+
+
+def named(offered: list[RemoteModel], repo: str, file: str) -> RemoteModel:
+    """The file of this name, else the only one whose name has this word in it; the only one there is without a name."""
+    wanted = file.lower()
+    exact = [one for one in offered if wanted in (one.name.lower(), one.files[0].name.lower())]
+    found = exact or [one for one in offered if wanted in one.name.lower()]
+    if len(found) != 1:
+        names = ", ".join(one.name for one in (found or offered)[:12])
+        raise HubError(f"{repo} has {'several files' if found else 'no file'} called {file[:80]}; it offers {names}.")
+    return found[0]
+
+
+def _gguf(files: list[RemoteFile], licence: str) -> list[RemoteModel]:
+    """One entry per GGUF file; the parts of a split one together, each with the projector if there is one."""
+    found: dict[str, list[RemoteFile]] = {}
+    projectors = [file for file in files if is_projector(file) and file.name.lower().endswith(".gguf")]
+    # F16 is what most are made in; of the others the smallest says the same.
+    projector = min(
+        projectors, key=lambda file: (not re.search(r"\bf16\b", file.name.lower()), file.size), default=None
+    )
+    for file in files:
+        if file.name.lower().endswith(".gguf") and file not in projectors:
+            found.setdefault(_PART.sub(".gguf", file.name), []).append(file)
+    return [
+        RemoteModel(
+            parts[0].repo,
+            f"{name} in {len(parts)} parts" if len(parts) > 1 else parts[0].name,
+            tuple(sorted(parts, key=lambda file: file.name)),
+            licence=licence,
+            projector=projector,
+        )
+        for name, parts in found.items()
+    ]
+
+
+def is_projector(file: RemoteFile) -> bool:
+    return "mmproj" in file.name.rpartition("/")[2].lower()
+
+
+def unreachable(error: Exception, done: int = 0) -> HubError:
+    """What went wrong on the way, in a sentence. done: bytes of a file that had come by then."""
+    log.info("hub: %s: %s", type(error).__name__, error)
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status is not None:
+        return HubError(f"The Hub answered with an error ({status}); try again later.")
+    if isinstance(error, OSError) and error.errno is not None and error.filename:
+        return HubError(f"The file cannot be written: {error.strerror}.")
+    kept = " What has come so far is kept." if done else ""
+    return HubError(f"The Hub cannot be reached; check the network connection.{kept}")
+
+
+def request_of(file: RemoteFile, done: int) -> tuple[str, dict[str, Any]]:
+    """(address, headers) that ask for `file` from byte `done` on."""
+    from huggingface_hub import hf_hub_url
+    from huggingface_hub.utils import build_hf_headers
+
+    headers: dict[str, Any] = {**build_hf_headers(token=False), "Accept-Encoding": "identity"}
+    if done:
+        headers["Range"] = f"bytes={done}-"
+    return hf_hub_url(file.repo, file.name), headers
 
 
 class Download:
-    """One model on its way. state: running, converting, cancelled, failed, done. What has come is kept for a resume."""
+    """One model on its way. state: running, cancelled, failed, done. What has come is kept for a resume."""
 
     def __init__(self, model: RemoteModel, home: DataHome) -> None:
         self.model = model
         self._home = home
-        self._folder = home.cache / "downloads" / model.repo.replace("/", "--") if model.convert else home.models
-        self.path = self._result()
+        self.path = self._at(model.files[0])
         self.state = "running"
         self.error = ""
         self.done = sum(self._held(file) for file in model.fetched)
@@ -44,7 +182,7 @@ class Download:
 
     @property
     def busy(self) -> bool:
-        return self.state in ("running", "converting")
+        return self.state == "running"
 
     def start(self) -> Download:
         self._thread.start()
@@ -56,17 +194,10 @@ class Download:
     def join(self, timeout: float | None = None) -> None:
         self._thread.join(timeout)
 
-    def _result(self) -> Path:
-        if self.model.convert:
-            return self._home.models / f"{self.model.repo.rpartition('/')[2]}-{CONVERTED}.gguf"
-        return self._at(self.model.files[0])
-
     def _at(self, file: RemoteFile) -> Path:
-        """Files of a folder lie as they do there, for their names are known; GGUF files side by side, a
-        projector under the name of its model."""
-        if file is self.model.projector:
-            return self.path.with_name(f"mmproj-{self.path.name}")
-        return self._folder / (file.name if self.model.convert else PurePosixPath(file.name).name)
+        """GGUF files lie side by side, a projector under the name of its model."""
+        name = PurePosixPath(file.name).name
+        return self._home.models / (f"mmproj-{self.path.name}" if file is self.model.projector else name)
 
     def _part(self, file: RemoteFile) -> Path:
         return self._at(file).with_name(self._at(file).name + ".part")
@@ -85,17 +216,12 @@ class Download:
                 raise HubError(f"{self.path.name} is already being downloaded.")
             self._check_room()
             for file in self.model.fetched:
-                self._at(file).parent.mkdir(exist_ok=True)
                 if not self._at(file).exists():
                     self._fetch(file)
                     if self._cancel.is_set():
                         break
                     self._check(file)
                     os.replace(self._part(file), self._at(file))
-                if self.model.convert and file.name == "config.json":
-                    self._check_kind(self._at(file))
-            if self.model.convert and not self._cancel.is_set():
-                self._convert()
             self.state = "cancelled" if self._cancel.is_set() else "done"
         except OmniDraftError as error:
             self.error, self.state = str(error), "failed"
@@ -105,12 +231,10 @@ class Download:
             lock.release()
 
     def _check_room(self) -> None:
-        others = () if self.model.convert else self.model.fetched[1:]  # of a folder only what was made of it stays
-        if self.path.exists() and all(self._at(file).exists() for file in others):
+        if all(self._at(file).exists() for file in self.model.fetched):
             raise HubError(f"{self.path.name} is already there.")
-        self._folder.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(self._folder).free
-        needed = self.model.size - self.done + (self.model.size if self.model.convert else 0)
+        self._home.models.mkdir(parents=True, exist_ok=True)
+        free, needed = shutil.disk_usage(self._home.models).free, self.model.size - self.done
         if free < needed + SPARE:
             raise HubError(
                 f"{self.path.name} needs {shown_size(needed)} more, but only {shown_size(free)} are free on the disk."
@@ -149,36 +273,6 @@ class Download:
             name = self._at(file).name
             raise HubError(f"{name} arrived damaged (its size or checksum is wrong) and was removed; try again.")
 
-    def _check_kind(self, config: Path) -> None:
-        """Before the weights are fetched: only Llama's layout can be converted."""
-        try:
-            kind = read_json(config.read_text(encoding="utf-8")).get("model_type")
-        except (OSError, ValueError, AttributeError):
-            kind = None
-        if kind != "llama":
-            shutil.rmtree(self._folder, ignore_errors=True)
-            raise HubError(
-                f"{self.model.repo} is no Llama-like model, so it cannot be converted; look for a GGUF of it."
-            )
-
-    def _convert(self) -> None:
-        """In a process of its own, which takes its memory with it when it ends."""
-        self.state = "converting"
-        child = LineChild(
-            "omnidraft", "models", "import", str(self._folder), "--data-dir", str(self._home.root),
-            "--name", self.model.repo.rpartition("/")[2], "--dtype", CONVERTED, heard=False,
-        )  # fmt: skip
-        while child.running and not self._cancel.wait(0.1):
-            pass
-        if self._cancel.is_set():
-            child.kill()
-        code, said = child.ended(), child.last_words()
-        if self._cancel.is_set():
-            return
-        if code:
-            raise HubError(said.splitlines()[-1][:500] if said else "The conversion ended without a reason.")
-        shutil.rmtree(self._folder, ignore_errors=True)
-
 
 class Downloads:
     """All downloads of the running app, the newest last."""
@@ -209,7 +303,6 @@ class Downloads:
 
 
 # Models on the Hub by name, those downloaded most first; without those that cannot fit into memory however packed.
-# Nothing is asked unless the user presses Search. What a file takes exactly, its header says: `hub_fit`.
 
 
 LISTED = 30

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from omnidraft.app.catalog import choose_target, need_drafter
-from omnidraft.app.hub_files import HubError, unreachable
+from omnidraft.app.hub import HubError, unreachable
 from omnidraft.bench import learn, speed
 from omnidraft.bench.questions import label
 from omnidraft.bench.report import Report, Table

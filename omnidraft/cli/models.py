@@ -7,9 +7,8 @@ import json
 import sys
 from pathlib import Path
 
-from omnidraft.app import catalog, hub_fit
-from omnidraft.app.hub import Download
-from omnidraft.app.hub_files import HubError, RemoteModel, list_models, named
+from omnidraft.app import catalog
+from omnidraft.app.hub import Download, HubError, RemoteModel, best, list_models, named
 from omnidraft.backends.discovery import find_models
 from omnidraft.backends.gguf.convert import DTYPES, convert_folder
 from omnidraft.backends.gguf.file import ModelInfo, read_info
@@ -18,7 +17,6 @@ from omnidraft.backends.prompting.templates import AS_LINES, NO_TEMPLATE
 from omnidraft.cli.report import add_action
 from omnidraft.errors import ModelError
 from omnidraft.format import short, size
-from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome, find_data_home, make_folder
 
 _LOOKS = 0.5  # seconds between two words about how far it has come
@@ -94,7 +92,7 @@ def get(args: argparse.Namespace, home: DataHome) -> int:
             f"{args.model[:80]!r} is neither a name known here ({names}) nor the OWNER/NAME of a repository of the "
             "Hugging Face Hub."
         )
-    chosen = named(list_models(repo), repo, file) if file else _fitting(list_models(repo), repo, home)
+    chosen = named(list_models(repo), repo, file) if file else _fitting(list_models(repo), repo)
     print(f"{chosen.name}, {size(chosen.size)}{', ' + chosen.licence if chosen.licence else ''}", file=sys.stderr)
     download = Download(chosen, home).start()
     try:
@@ -120,17 +118,17 @@ def _from_package(known: catalog.Known, home: DataHome) -> Path | None:
         return None
 
 
-def _fitting(offered: list[RemoteModel], repo: str, home: DataHome) -> RemoteModel:
+def _fitting(offered: list[RemoteModel], repo: str) -> RemoteModel:
     """The best that fits into the memory there is now."""
     if len(offered) == 1:
         return offered[0]
     free = available_bytes()
-    found = hub_fit.best(hub_fit.fits(offered, ModelSettings(), home.cache), free)
+    found = best(offered, free)
     if found is None:
         raise HubError(
             f"Nothing of {repo} fits into {size(free or 0)} of free memory; name a file, like {repo}:{offered[0].name}."
         )
-    return found.model
+    return found
 
 
 def _follow(download: Download) -> None:

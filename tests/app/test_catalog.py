@@ -11,7 +11,7 @@ import pytest
 
 from omnidraft.app import catalog
 from omnidraft.app.catalog import DEFAULT, choose_target, in_package, is_right, real_model
-from omnidraft.app.hub_files import HubError
+from omnidraft.app.hub import HubError
 from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
 from tests.real import SMOL
 from tests.real import real_model as fetched

@@ -1,4 +1,4 @@
-"""Downloads against a stub Hub: damaged files, a Hub that is gone, a disk that is full."""
+"""Search and downloads against a stub Hub: damaged files, a Hub that is gone, a disk that is full."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ import pytest
 
 from omnidraft.__main__ import main
 from omnidraft.app import hub as downloads
-from omnidraft.app.hub import Download
-from omnidraft.app.hub_files import RemoteModel, list_models
-from omnidraft.backends.gguf.file import read_info, usable_info
-from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
+from omnidraft.app.hub import Download, HubError, RemoteFile, RemoteModel, best, list_models, search
+from omnidraft.storage.paths import DataHome
 from omnidraft.storage.scratch import FileLock
 from tests.ui.conftest import free_port
 from tests.ui.stub_hub import REPO, StubHub
@@ -29,8 +27,6 @@ def home(tmp_path) -> DataHome:
 
 def remote(hub: StubHub) -> RemoteModel:
     from huggingface_hub import HfApi
-
-    from omnidraft.app.hub_files import RemoteFile
 
     found = HfApi(endpoint=hub.endpoint, token=False).model_info(REPO, files_metadata=True).siblings[0]
     return RemoteModel.of(RemoteFile(REPO, found.rfilename, found.size, found.lfs.sha256))
@@ -104,36 +100,6 @@ def test_the_parts_of_a_split_model_come_together(serve, home):
     assert "already there" in again.error
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    from tests.backends.hf_folders import write_folder
-
-    return write_folder(tmp_path_factory.mktemp("weights") / "tiny")
-
-
-def files_of(folder) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
-
-
-def test_one_line_fetches_a_folder_and_makes_a_drafter_of_it(serve, home, folder, capsys):
-    hub = serve(files_of(folder), "JackFram/llama-68m")
-    assert get(home, "JackFram/llama-68m") == 0
-    assert capsys.readouterr().out == f"{home.models / 'llama-68m-q8_0.gguf'}\n"
-    assert usable_info(home.models / "llama-68m-q8_0.gguf").quantization == "Q8_0"
-    fetched = len(hub.ranges)
-    assert get(home, "JackFram/llama-68m") == 2
-    assert "already there" in capsys.readouterr().err
-    assert len(hub.ranges) == fetched
-
-
-def test_another_kind_of_folder_is_refused_before_its_weights_come(serve, home, folder):
-    hub = serve({**files_of(folder), "config.json": b'{"model_type": "gpt2"}'})
-    done = fetched(list_models(REPO)[0], home)
-    assert "no Llama-like model" in done.error
-    assert len(hub.ranges) == 1
-    assert [path for path in (home.cache / "downloads").iterdir() if path.is_dir()] == []
-
-
 def get(home: DataHome, *words: str) -> int:
     return main(["models", "get", *words, "--data-dir", str(home.root)])
 
@@ -164,17 +130,29 @@ def test_a_file_that_is_not_there_or_not_one_is_said_with_what_there_is(serve, h
     assert "several files called tiny" in capsys.readouterr().err
 
 
-def test_without_a_name_the_best_that_fits_is_fetched(serve, home, capsys, monkeypatch):
+def test_without_a_name_the_usual_format_is_fetched_or_the_largest_that_fits(serve, home, capsys, monkeypatch):
     from omnidraft.cli import models
 
-    small = (BUNDLED_MODELS / "tiny-drafter-f16.gguf").read_bytes()
-    serve({"small-f16.gguf": small, "large-f16.gguf": small + bytes(1 << 20)})
+    serve({"a-q2_k.gguf": b"2" * 1000, "a-Q4_K_M.gguf": b"4" * 2000, "a-f16.gguf": b"f" * 9000})
+    offered = list_models(REPO)
+    assert [best(offered, free).name for free in (None, 3000, 2000)] == [
+        "a-Q4_K_M.gguf",
+        "a-Q4_K_M.gguf",
+        "a-q2_k.gguf",
+    ]
+    assert best(offered[::2], None).name == "a-f16.gguf"
     monkeypatch.setattr(models, "available_bytes", lambda: 1)
     assert get(home, REPO) == 2
     assert "Nothing of" in capsys.readouterr().err
     monkeypatch.setattr(models, "available_bytes", lambda: 1 << 34)
     assert get(home, REPO) == 0
-    assert read_info(home.models / "large-f16.gguf").architecture == "llama"
+    assert [path.name for path in home.models.iterdir()] == ["a-Q4_K_M.gguf"]
+
+
+def test_a_repository_without_a_gguf_file_is_said_to_be_one(serve):
+    serve({"model.safetensors": b"x" * 10})
+    with pytest.raises(HubError, match="holds no GGUF files"):
+        list_models(REPO)
 
 
 def test_a_model_brings_its_projector_under_its_own_name(hub, home):
@@ -187,3 +165,21 @@ def test_a_model_brings_its_projector_under_its_own_name(hub, home):
     assert (home.models / "mmproj-a.gguf").read_bytes() == hub.files["mmproj-F16.gguf"]
     again = fetched(model, home)
     assert "already there" in again.error
+
+
+def test_a_search_lists_what_may_fit_most_downloaded_first(serve):
+    hub = serve({})
+    hub.listed = [
+        {"id": "a/small", "downloads": 5, "gguf": {"total": 500_000_000, "architecture": "qwen3"}},
+        {"id": "b/huge", "downloads": 900, "gguf": {"total": 70_000_000_000}},
+        {"id": "c/unknown", "downloads": 50},
+    ]
+    found, hidden = search(" qwen ", free=4 << 30)
+    assert [one.repo for one in found] == ["c/unknown", "a/small"]
+    assert hidden == 1
+    assert found[1].label() == "a/small · 500M · 5 downloads"
+    (query,) = hub.queries
+    assert (query["search"], query["sort"], query["filter"]) == (["qwen"], ["downloads"], ["gguf"])
+    assert not any("authorization" in {name.lower() for name in headers} for headers in hub.headers)
+    with pytest.raises(HubError, match="part of the model's name"):
+        search("  ", None)

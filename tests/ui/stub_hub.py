@@ -23,7 +23,6 @@ class StubHub:
         self.ranges: list[int] = []
         self.listed: list[dict] = []  # what a search finds
         self.queries: list[dict[str, list[str]]] = []
-        self.tokenizers: dict[str, bytes] = {}  # by repository
         self.rows: dict[tuple[str, str], list[dict]] = {}  # by data set and split
         self.headers: list[dict[str, str]] = []
         hub = self
@@ -43,8 +42,6 @@ class StubHub:
                     hub._describe(self)
                 elif path.startswith(f"/{repo}/resolve/main/"):
                     hub._send(self, path.partition("/resolve/main/")[2])
-                elif path.endswith("/resolve/main/tokenizer.json") and path.split("/resolve")[0][1:] in hub.tokenizers:
-                    hub._reply(self, 200, hub.tokenizers[path.split("/resolve")[0][1:]], {})
                 else:
                     hub._reply(self, 404, b'{"error":"Repository not found"}', {"X-Error-Code": "RepoNotFound"})
 

@@ -46,7 +46,7 @@ class Parts:
         with gr.Group(elem_classes="od-group"):
             gr.HTML("<h2>How they are loaded</h2>")
             self.loading = {name: fields.make(name) for name in LOADING}
-        self.downloads, self.drafters = downloads.Parts(), downloads.DrafterParts()
+        self.downloads = downloads.Parts()
         self.workers, self.places = places.WorkerParts(own), places.Parts(own)
         self.coverage = gr.State({})
 
@@ -59,7 +59,6 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
     _wire(sessions, page, parts)
     places.wire_dropped(sessions, parts.brought, said, listed, coverage)
     downloads.wire(sessions, parts.downloads, said, listed, coverage)
-    downloads.wire_drafters(sessions, parts.drafters, parts.downloads, said, listed)
     places.wire(sessions, parts.places, said, listed, coverage)
     places.wire_workers(sessions, page, parts.workers, said)
 
