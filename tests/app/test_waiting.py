@@ -18,7 +18,7 @@ from omnidraft.chats import TextFile
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
 from omnidraft.storage.paths import find_data_home
-from tests.ui.fake_assistant import FakeAssistant
+from tests.ui.fake_assistant import FakeAssistant, until
 
 
 @pytest.fixture
@@ -41,13 +41,6 @@ def asked_in(session, *names: str) -> list[str]:
     for chat, name in zip(chats, names, strict=True):
         conversing.ask(session, chat, name)
     return chats
-
-
-def until(condition) -> None:
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def end_answer(session) -> None:

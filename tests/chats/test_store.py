@@ -85,15 +85,6 @@ def test_a_growing_answer_is_partial_until_its_end(store):
     assert store.message(answer.id).partial
 
 
-def test_an_answer_whose_conversation_was_deleted_meanwhile_is_dropped_quietly(store):
-    chat = store.create()
-    answer = store.append(chat.id, "assistant", "")
-    store.save_partial(answer.id, "a")
-    store.delete(chat.id)
-    store.save_partial(answer.id, "abc", final=True)
-    assert store.conversations() == []
-
-
 def test_what_is_gone_is_one_sentence(store):
     chat = store.create()
     message = store.append(chat.id, "user", "x")

@@ -176,10 +176,3 @@ def test_a_fork_holds_what_was_said_up_to_there_and_leaves_the_other_alone(store
     assert texts(store.path(store.fork(a2.id).id)) == ["q1", "a1", "q2", "a2"], "also from a version that is not shown"
     assert store.search("another")[0].conversation.id == fork.id
     assert texts(store.path(chat)) == ["q1", "a1", "not shown there"]
-
-
-def test_pinned_conversations_come_first(store):
-    first, second = store.create("first").id, store.create("second").id
-    assert [c.id for c in store.conversations()] == [second, first]
-    store.update(first, pinned=True)
-    assert [c.id for c in store.conversations()] == [first, second]

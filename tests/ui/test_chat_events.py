@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from html import unescape
 
 import pytest
@@ -17,7 +16,7 @@ from omnidraft.chats import TextFile
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
 from omnidraft.storage.paths import find_data_home
-from tests.ui.fake_assistant import FakeAssistant, by, clicked, shown
+from tests.ui.fake_assistant import FakeAssistant, by, clicked, shown, until
 from ui.chat.events import Answering, OptionEvents
 from ui.chat.page import TOO_LATE, Conversations
 from ui.chat.parts import GONE
@@ -119,13 +118,6 @@ def values_of(session, system: str) -> list:
     """What the options' components send."""
     s = session.settings.sampling
     return [system, s.temperature, s.top_p, s.min_p, s.top_k, s.repeat_penalty, s.max_tokens, "", "", s.thinking]
-
-
-def until(what) -> None:
-    end = time.monotonic() + 20
-    while not what():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 # What belongs to others, or is gone

@@ -9,20 +9,7 @@ import pytest
 
 from tests.backends.thinking_templates import SWITCHED
 from tests.serving import served
-from tests.ui.chatting import (
-    answers,
-    arrived,
-    ask,
-    choose,
-    exported,
-    new_chat,
-    questions,
-    tab,
-    titles,
-    unfold,
-    wait_idle,
-    write,
-)
+from tests.ui.chatting import answers, ask, choose, exported, new_chat, questions, tab, titles, unfold, wait_idle, write
 from tests.ui.conftest import SETTINGS
 
 # It drafts at a fixed length, for whether drafting pays depends on who else is busy.
@@ -68,7 +55,7 @@ def test_another_answer_and_an_edit_keep_all_versions(server, pages):
 
 
 @pytest.mark.browser_slow
-def test_conversations_are_listed_searched_renamed_and_deleted(server, pages, tmp_path):
+def test_conversations_are_listed_searched_renamed_and_deleted(server, pages):
     page = pages.open(server)
     for text in ("Zebras on the moon", "A list of winds"):
         new_chat(page)
@@ -104,7 +91,6 @@ def test_conversations_are_listed_searched_renamed_and_deleted(server, pages, tm
         page.click(f"#od-rows .od-item:has-text('{name}') .od-box")
     exported = page.request.get(server.origin + page.get_attribute("[data-pick=export]", "href")).json()
     assert {one["title"] for one in exported["conversations"]} == {"Stripes & <b>stars</b>", "A list of winds"}
-    page.screenshot(path=str(tmp_path / "picked.png"))
     page.click("[data-pick=archive]")
     page.wait_for_selector("#od-rows summary:has-text('Archived · 2')")  # open, for one of them is shown
     page.hover(item)
@@ -114,7 +100,6 @@ def test_conversations_are_listed_searched_renamed_and_deleted(server, pages, tm
     item = "#od-rows .od-item >> nth=0"
     page.hover(item)
     page.click(f"{item} >> [data-kind=ask-delete]")
-    page.screenshot(path=str(tmp_path / "sure.png"))
     page.click(f"{item} >> [data-kind=forget]")
     page.wait_for_selector("#od-notice >> text=Removed: 1 conversation")
 
@@ -142,7 +127,7 @@ def test_a_conversation_leaves_and_comes_back_as_a_file(server, pages, tmp_path)
 
 def test_tags_are_written_and_filter_the_list(server, pages):
     page = pages.open(server)
-    arrived(page)
+    new_chat(page)
     for talk in ("Bread", "Boats"):
         said = {"versions": [{"role": "user", "content": [{"type": "text", "text": talk}]}], "currentlySelected": 0}
         whole = json.dumps({"name": talk, "createdAt": 1_700_000_000_000, "messages": [said]}).encode()

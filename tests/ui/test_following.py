@@ -44,37 +44,13 @@ def grows(page) -> None:
     page.wait_for_function(script, arg=0 if now.endswith("…") else len(now))
 
 
-@pytest.mark.browser_slow
-def test_an_answer_is_followed_in_its_own_conversation_only(slow, pages, tmp_path):
-    page = pages.open(slow)
-    arrived(page)
-    ask(page, OTHER, wait=False)
-    page.wait_for_selector("#od-stop", state="visible")
-    page.keyboard.press("Escape")
-    wait_idle(page)
-    before = answers(page)
-    new_chat(page)
-    ask(page, STORY, wait=False)
-    grows(page)
-    for question in (OTHER, STORY, OTHER):
-        visit(page, question)
-    page.wait_for_timeout(1500)
-    assert questions(page) == [OTHER]
-    assert answers(page) == before
-    visit(page, STORY)
-    grows(page)
-    (tmp_path / "bad.json").write_text("{")
-    page.set_input_files("#od-transfer input[type=file]", str(tmp_path / "bad.json"))
-    page.wait_for_selector("#od-notice .od-bad")
-    assert page.is_visible("#od-stop")
-    page.wait_for_timeout(500)
-    grows(page)
+def stop(page) -> None:
     page.keyboard.press("Escape")
     wait_idle(page)
 
 
 @pytest.mark.browser_slow
-def test_a_question_waits_for_its_turn_and_is_followed_when_it_comes(slow, pages):
+def test_an_answer_is_followed_in_its_own_conversation_and_the_next_question_waits_for_its_turn(slow, pages, tmp_path):
     page = pages.open(slow)
     arrived(page)
     ask(page, STORY, wait=False)
@@ -88,8 +64,23 @@ def test_a_question_waits_for_its_turn_and_is_followed_when_it_comes(slow, pages
     page.wait_for_selector("#od-chat >> text=Waiting for another answer to end")
     assert questions(page) == [OTHER]
     assert page.is_visible("#od-stop")
-    for question in (STORY, OTHER):
+    visit(page, STORY)
+    grows(page)
+    (tmp_path / "bad.json").write_text("{")
+    page.set_input_files("#od-transfer input[type=file]", str(tmp_path / "bad.json"))
+    page.wait_for_selector("#od-notice .od-bad")
+    assert page.is_visible("#od-stop")
+    page.wait_for_timeout(500)
+    grows(page)
+    stop(page)
+    before = answers(page)
+    visit(page, OTHER)
+    grows(page)
+    for question in (STORY, OTHER, STORY):
         visit(page, question)
-        grows(page)
-        page.keyboard.press("Escape")
-        wait_idle(page)
+    page.wait_for_timeout(1500)
+    assert questions(page) == [STORY]
+    assert answers(page) == before
+    visit(page, OTHER)
+    grows(page)
+    stop(page)
