@@ -11,7 +11,6 @@ from pathlib import Path
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.catalog import BUNDLED_DRAFTER, TOY_DRAFTER, existing_path, same_file
 from omnidraft.backends.discovery import find_models, projector_for
-from omnidraft.backends.gguf.convert import folder_vocabulary
 from omnidraft.backends.gguf.file import ModelInfo, context_length
 from omnidraft.backends.gguf.header import read_header
 from omnidraft.backends.hf.folder import folder_estimate, is_model_folder
@@ -22,8 +21,6 @@ from omnidraft.errors import ModelError
 from omnidraft.format import short, size
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import BUNDLED_MODELS
-from omnidraft.vocab import Vocabulary
-from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 
 def folders(assistant: Assistant) -> list[Path]:
@@ -130,11 +127,6 @@ def chosen(models: list[ModelInfo], path: Path | None) -> str | None:
     """The dropdown value that stands for `path`; None if it is not offered."""
     found = at(models, path)
     return str(found.path) if found is not None else None
-
-
-def vocabulary_at(path: Path) -> Vocabulary:
-    """The vocabulary of a GGUF file or a Hugging Face folder."""
-    return folder_vocabulary(path) if path.is_dir() else read_gguf_vocabulary(path)
 
 
 # How much memory a model will take and whether it is free, for pages: by the same formulas that refuse a load, and no

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 from omnidraft.app import models_list
 from omnidraft.app.catalog import same_file
 from omnidraft.app.models_list import is_bundled, is_bundled_drafter, needs
-from omnidraft.app.speeds import SPEED_FILE, Speed, SpeedStore, memory_speed, read_bytes, speeds
+from omnidraft.app.speeds import SPEED_FILE, SpeedStore, read_bytes
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.llama.devices import local_cards
 from omnidraft.backends.llama.sizes import kv_cache_bytes, pass_bytes
 from omnidraft.decoding.cost import CostModel
 from omnidraft.settings.config import ModelSettings
@@ -89,12 +88,12 @@ def is_toy(model: ModelInfo) -> bool:
 
 def at_hand(
     models: Sequence[ModelInfo], target: ModelInfo, settings: ModelSettings, store: SpeedStore,
-    cost: CostModel | None = None, plain: Speed | None = None,
+    cost: CostModel | None = None,
 ) -> list[Outlook]:  # fmt: skip
     """Those that may draft for the target, the best first. cost: what the target's passes take, as measured just now;
-    None: as the store knows it, else as most models' do; plain: the target's speed without a drafter."""
+    None: as the store knows it, else as most models' do."""
     cost = cost or store.cost(target.path, settings)
-    own = 1 / cost.least_seconds if cost is not None else plain.plain if plain is not None else None
+    own = 1 / cost.least_seconds if cost is not None else None
     known = cost or CostModel({1: 1.0}, 1.0)
     found = [_outlook(model, target, settings, store, known, own) for model in models if is_candidate(model, target)]
     return sorted(found, key=lambda one: -one.gain)
@@ -128,24 +127,21 @@ def best(found: Sequence[Outlook], now: Path | None) -> Outlook | None:
 # For a session.
 
 
-def known_speeds(session: Session, found: Sequence[ModelInfo]) -> dict[Path, Speed]:
-    """Of every model that can write, as far as it is known: measured, or estimated."""
-    settings, cost = session.model_settings, _sound(session)
+def known_speeds(session: Session, found: Sequence[ModelInfo]) -> dict[Path, float]:
+    """Tokens per second of plain decoding, of every model that was measured here."""
+    cost = _sound(session)
     now = {
         one.path: 1 / cost.least_seconds for one in found if cost is not None and same_file(one.path, session.loaded)
     }
-    elsewhere = bool(settings.workers) or bool(settings.n_gpu_layers and local_cards())
-    memory = None if elsewhere else memory_speed()
-    return speeds([one for one in found if one.kind == "model"], settings, _store(session), memory, now)
+    return {**_store(session).plain(session.model_settings, [one.path for one in found if one.kind == "model"]), **now}
 
 
-def drafters_of(session: Session, found: Sequence[ModelInfo], known: dict[Path, Speed]) -> list[Outlook]:
+def drafters_of(session: Session, found: Sequence[ModelInfo]) -> list[Outlook]:
     """What may draft for the model that answers, the best first."""
     target = models_list.at(found, session.target_or_none())
     if target is None or target.kind != "model":
         return []
-    plain = known.get(target.path)
-    return at_hand(found, target, session.model_settings, _store(session), _sound(session), plain)
+    return at_hand(found, target, session.model_settings, _store(session), _sound(session))
 
 
 def draft_with_the_quickest(session: Session) -> bool:
@@ -156,7 +152,7 @@ def draft_with_the_quickest(session: Session) -> bool:
         return False
     session.compared = session.used
     found = models_list.scan(session.assistant)
-    better = best(drafters_of(session, found, known_speeds(session, found)), session.drafter_path())
+    better = best(drafters_of(session, found), session.drafter_path())
     if better is None or not session.pick_drafter(better.model.path):
         return False
     session.switched[None] = (

@@ -1,4 +1,4 @@
-"""How fast a model writes here without drafting: as it was measured, else by a measured one that is like it."""
+"""How fast a model writes here without drafting, as it was measured."""
 
 from __future__ import annotations
 
@@ -9,17 +9,12 @@ import platform
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
-from math import log, sqrt
+from math import sqrt
 from pathlib import Path
 from statistics import fmean, median, stdev
 from time import monotonic, sleep
-from types import MappingProxyType
-
-import numpy as np
 
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.sizes import pass_bytes
@@ -27,7 +22,6 @@ from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.depth import PairStats
 from omnidraft.decoding.events import Round
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.processes.threads import physical_cores
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.files import read_json, write_atomically
 from omnidraft.storage.scratch import FileLock
@@ -263,78 +257,6 @@ def file_mark(path: Path) -> str:
     return f"{path.resolve()}:{status.st_size}:{status.st_mtime_ns}"
 
 
-_LEAST = 64 << 20  # bytes: below, a pass is more than the reading of weights
-_READ = 0.5  # of the memory's speed that passes reach: 0.4 to 0.6 on two cores of an EPYC, as weights are unpacked
-
-
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """Tokens per second. like: what it is estimated by, a model or the memory; empty where it was measured."""
-
-    plain: float
-    like: str = ""
-
-    def __str__(self) -> str:
-        return f"about {self.plain:,.{0 if self.plain >= 9.5 else 1}f} tokens/s{', estimated' if self.like else ''}"
-
-
-def speeds(
-    models: Sequence[ModelInfo], settings: ModelSettings, store: SpeedStore, memory: float | None = None,
-    now: Mapping[Path, float] = MappingProxyType({}),
-) -> dict[Path, Speed]:  # fmt: skip
-    """What is known of each; a model of which nothing is known has no entry. memory: bytes per second, for when no
-    model was measured that could tell; now: what was measured just now, whatever is stored."""
-    measured = {**store.plain(settings, [model.path for model in models]), **now}
-    known = {path: Speed(plain) for path, plain in measured.items()}
-    like = [model for model in models if model.path in measured and _tells(model)]
-    for model in models:
-        if model.path not in known and _tells(model) and (speed := _estimate(model, like, measured, memory)):
-            known[model.path] = speed
-    return known
-
-
-def _estimate(
-    model: ModelInfo, like: Sequence[ModelInfo], measured: dict[Path, float], memory: float | None
-) -> Speed | None:
-    """By bytes, as a pass reads all weights: from the nearest in size, of the same format where there is one."""
-    alike = [one for one in like if one.path.is_dir() == model.path.is_dir()]
-    size = read_bytes(model)
-    near = min(
-        alike, key=lambda one: (one.quantization != model.quantization, abs(log(read_bytes(one) / size))), default=None
-    )
-    if near is not None:
-        return Speed(measured[near.path] * read_bytes(near) / size, near.name)
-    if memory is None or model.path.is_dir():
-        return None
-    return Speed(_READ * memory / size, "the speed of this machine's memory")
-
-
-def by_size(models: Sequence[ModelInfo], known: dict[Path, Speed], size: int) -> Speed | None:
-    """Of a file of so many bytes that is not here, by the nearest in size that was measured, else estimated."""
-    told = [model for model in models if model.path in known and _tells(model)]
-    near = min(told, key=lambda one: (bool(known[one.path].like), abs(log(read_bytes(one) / size))), default=None)
-    return Speed(known[near.path].plain * read_bytes(near) / size, near.name) if near is not None else None
-
-
-def _tells(model: ModelInfo) -> bool:
-    """Whether its passes are little else than the reading of weights."""
-    return read_bytes(model) >= _LEAST
-
-
 def read_bytes(model: ModelInfo) -> int:
     """What a pass reads; of a folder all of it."""
     return model.file_size if model.path.is_dir() else pass_bytes(model)
-
-
-@cache
-def memory_speed() -> float:
-    """Bytes per second that the processor's cores read together; measured once, which takes a tenth of a second."""
-    count = physical_cores()
-    parts = [np.ones((64 << 20) // 8) for _ in range(count)]
-    best = 0.0
-    with ThreadPoolExecutor(count) as threads:
-        for _ in range(3):
-            begun = time.perf_counter()
-            list(threads.map(np.max, parts))
-            best = max(best, sum(part.nbytes for part in parts) / (time.perf_counter() - begun))
-    return best

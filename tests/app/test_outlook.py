@@ -1,4 +1,4 @@
-"""What the list of models says before one is loaded, whether it fits, and how fast it would be; and where nobody chose
+"""What the list of models says before one is loaded, and whether it fits; and where nobody chose
 a drafter, the one that is expected to be quickest drafts, from a quiet moment on."""
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from omnidraft.app.models_list import Room
 from omnidraft.app.outlook import Outlook
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.app.speeds import Speed, SpeedStore, by_size, speed_key, speeds
+from omnidraft.app.speeds import SpeedStore, speed_key
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama.devices import GPU, Device
-from omnidraft.backends.llama.sizes import pass_bytes
 from omnidraft.decoding.acceptance import Average
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.depth import PairStats
@@ -48,40 +47,6 @@ def test_a_card_holds_a_model_or_a_part_of_it(monkeypatch, needed, words):
     assert Room.now(SETTINGS, 0).fits(FILE, needed * GB)[1] == words
     on_processor = Room.now(ModelSettings(n_gpu_layers=0), 0)
     assert "card" not in on_processor.fits(FILE, 7 * GB)[1]
-
-
-def measured(store: SpeedStore, target: Path, seconds: float) -> PairStats:
-    known = PairStats(CostModel({1: seconds}, 0.001))
-    known.cost.keep()
-    store.save(speed_key(target, None, SETTINGS, None, True), known)
-    return known
-
-
-def test_a_speed_is_measured_or_estimated_by_the_bytes_of_a_pass(tmp_path, models):
-    names = [("1B", "Q8_0"), ("3B", "Q8_0"), ("8B", "Q8_0"), ("3B", "Q4_K_M")]
-    found = [read_info(write_hollow(tmp_path / f"{shape}-{kind}.gguf", SHAPES[shape], kind)) for shape, kind in names]
-    one, three, eight, packed = found
-    tiny = read_info(models / "tiny-target-a-f16.gguf")
-    store = SpeedStore(tmp_path / "speed.json")
-    assert speeds([*found, tiny], SETTINGS, store) == {}
-    measured(store, one.path, 0.05)
-    said = speeds([*found, tiny], SETTINGS, store)
-    assert said[one.path] == Speed(pytest.approx(20))
-    assert str(said[one.path]) == "about 20 tokens/s"
-    for other in (three, eight, packed):
-        assert said[other.path] == Speed(pytest.approx(20 * pass_bytes(one) / pass_bytes(other)), one.name)
-    assert str(said[three.path]).endswith("tokens/s, estimated")
-    assert tiny.path not in said  # its passes are more than the reading of weights
-    assert by_size(found, said, 2 * pass_bytes(one)).plain == pytest.approx(10)
-
-
-def test_where_nothing_was_measured_the_memory_tells_about_how_fast_a_model_is(tmp_path):
-    info = read_info(write_hollow(tmp_path / "1B.gguf", SHAPES["1B"], "Q8_0"))
-    found = speeds([info], SETTINGS, SpeedStore(tmp_path / "speed.json"), memory=20e9)
-    assert found[info.path].plain == pytest.approx(0.5 * 20e9 / pass_bytes(info))
-    assert "estimated" in str(found[info.path])
-    now = speeds([info], SETTINGS, SpeedStore(tmp_path / "speed.json"), memory=20e9, now={info.path: 7.0})
-    assert now[info.path] == Speed(7.0)
 
 
 FLAT, STEEP = {1: 0.1, 2: 0.102, 9: 0.11}, {1: 0.1, 2: 0.2, 9: 0.9}

@@ -13,9 +13,7 @@ from omnidraft.app.answer_job import AnswerJob, Live
 from omnidraft.app.catalog import DEFAULT, KNOWN, Known
 from omnidraft.app.conversing import answering
 from omnidraft.app.kept_answer import shown_pieces, stored_plain
-from omnidraft.app.outlook import known_speeds
 from omnidraft.app.session import Session
-from omnidraft.app.speeds import by_size
 from omnidraft.app.tool_use import ALWAYS, ONCE, REFUSE
 from omnidraft.app.tools.server_file import BETWEEN
 from omnidraft.app.tools.toolbox import Toolbox
@@ -197,14 +195,14 @@ def empty_state(session: Session, target: Path | None) -> str:
             "Ask something",
             f"{what} The model at hand is a toy that knows sums, small Python functions and OmniDraft; "
             "one of these talks about anything:",
-            _better(session, [DEFAULT]) + _WAYS.format("All models"),
+            _better([DEFAULT]) + _WAYS.format("All models"),
         )
     if target.name == DEFAULT.file:
         return _empty(
             "Ask something",
             f"{what} SmolLM2-135M answers: a very small model that talks about anything, in English, and is often "
             "wrong. Better ones, each a button away:",
-            _better(session, []) + _WAYS.format("All models"),
+            _better([]) + _WAYS.format("All models"),
         )
     return _empty("Ask something", f"{what} {escape(target.stem)} answers.", _WAYS.format("Other models"))
 
@@ -229,16 +227,14 @@ def offered(free: int | None, first: list[Known]) -> list[Known]:
     return list(dict.fromkeys([*first, *light, *fitting[-2:]]))[:3]
 
 
-def _better(session: Session, first: list[Known]) -> str:
+def _better(first: list[Known]) -> str:
     """A row for each model offered. A click goes to the Models page, where its download begins."""
-    models, free = models_list.scan(session.assistant), available_bytes()
-    speeds = known_speeds(session, models)
+    free = available_bytes()
     rows = []
     for known in offered(free, first):
         name, _, about = known.about.partition(": ")
-        speed = by_size(models, speeds, known.bytes)
         fits = "fits this machine" if known.fits(free) else "too large for the memory that is free now"
-        facts = [size(known.bytes), fits, *([f"about {speed.plain:,.0f} tokens/s"] if speed is not None else [])]
+        facts = [size(known.bytes), fits]
         rows.append(
             f"<li><b>{escape(name)}</b><span>{escape(about)}</span><small>{' · '.join(facts)}</small>"
             f'<a href="/models#get={escape(known.name)}">Get it<span class="od-hidden">: {escape(name)}</span></a></li>'

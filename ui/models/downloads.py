@@ -57,8 +57,8 @@ def _standing(running: Downloads, parts: Parts) -> dict:
     return {parts.progress: progress(running.all), parts.tick: gr.Timer(active=running.running)}
 
 
-def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, coverage: gr.State) -> None:
-    """`listed` shows what is there when a download is done; `coverage` is what the page knows of them."""
+def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML) -> None:
+    """`listed` shows what is there when a download is done."""
     running = sessions.downloads
 
     def download(name: str, known: dict, request: gr.Request) -> dict:
@@ -75,14 +75,14 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, cover
             running.start(chosen.model, session_of(sessions, request).assistant.home)
         return {parts.progress: progress(running.all), parts.tick: gr.Timer(active=True)}
 
-    def advance(known: dict, request: gr.Request) -> dict:
+    def advance(request: gr.Request) -> dict:
         shown = _standing(running, parts)
-        return shown if running.running else {**shown, listed: view.models(session_of(sessions, request), known)}
+        return shown if running.running else {**shown, listed: view.models(session_of(sessions, request))}
 
     _wire_search(parts, said)
     _wire_files(parts, said)
 
-    def get(cover: dict, request: gr.Request, event: gr.EventData) -> Iterator[dict]:
+    def get(request: gr.Request, event: gr.EventData) -> Iterator[dict]:
         session, known = session_of(sessions, request), catalog.named(event._data["file"])
         if known is None:
             return
@@ -92,13 +92,13 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, cover
         except OmniDraftError as error:
             yield {said: note(str(error), bad=True)}
             return
-        yield {said: note(told), listed: view.models(session, cover), **_standing(running, parts)}
+        yield {said: note(told), listed: view.models(session), **_standing(running, parts)}
 
-    parts.known.act(get, [coverage], [said, listed, parts.progress, parts.tick], **EACH)
+    parts.known.act(get, None, [said, listed, parts.progress, parts.tick], **EACH)
     begun = [said, parts.progress, parts.tick]
     parts.fetch.click(download, [parts.files, parts.remote], begun, **PRIVATE)
     parts.progress.act(steer, None, [parts.progress, parts.tick], **EACH)
-    parts.tick.tick(advance, [coverage], [parts.progress, parts.tick, listed], **PRIVATE)
+    parts.tick.tick(advance, None, [parts.progress, parts.tick, listed], **PRIVATE)
 
 
 def _got(known: catalog.Known, session: Session, running: Downloads) -> str:

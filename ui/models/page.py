@@ -13,17 +13,15 @@ from pathlib import Path
 import gradio as gr
 
 from omnidraft.app import models_list
-from omnidraft.app.outlook import best, drafters_of, known_speeds
+from omnidraft.app.outlook import best, drafters_of
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.discovery import NO_PROJECTOR
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.errors import OmniDraftError
-from omnidraft.format import percent, rate
+from omnidraft.format import rate
 from omnidraft.processes.progress import CalledOff, Overtaken
 from omnidraft.settings.config import with_named_file
-from omnidraft.vocab import PairMap
-from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from ui.chat.parts import describe_switch, pair_numbers
 from ui.common import fields
 from ui.common.frame import EACH, PRIVATE, page_column, session_of
@@ -48,18 +46,17 @@ class Parts:
             self.loading = {name: fields.make(name) for name in LOADING}
         self.downloads = downloads.Parts()
         self.workers, self.places = places.WorkerParts(own), places.Parts(own)
-        self.coverage = gr.State({})
 
 
 def build(sessions: Sessions, page: gr.Blocks) -> None:
     """Make the page inside the current route."""
     with page_column("Models"):
         parts = Parts(own=sessions.accounts is None)
-    said, listed, coverage = parts.said, parts.listed, parts.coverage
+    said, listed = parts.said, parts.listed
     _wire(sessions, page, parts)
-    places.wire_dropped(sessions, parts.brought, said, listed, coverage)
-    downloads.wire(sessions, parts.downloads, said, listed, coverage)
-    places.wire(sessions, parts.places, said, listed, coverage)
+    places.wire_dropped(sessions, parts.brought, said, listed)
+    downloads.wire(sessions, parts.downloads, said, listed)
+    places.wire(sessions, parts.places, said, listed)
     places.wire_workers(sessions, page, parts.workers, said)
 
 
@@ -68,50 +65,50 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         session = session_of(sessions, request)
         return {
             **fields.arrived(session, parts.loading),
-            parts.listed: view.models(session, {}),
+            parts.listed: view.models(session),
             **downloads.arrive(sessions, parts.downloads),
             **places.arrive(session, parts.places),
         }
 
-    def act(known: dict, request: gr.Request, event: gr.EventData) -> Iterator[dict]:
+    def act(request: gr.Request, event: gr.EventData) -> Iterator[dict]:
         session, name = session_of(sessions, request), Path(event._data["file"]).stem
         if event._data["kind"] == "cancel":
             session.call_off()
             yield gr.skip()
             return
         yield {parts.said: note(f"Loading {name}." if event._data["kind"] == "use" else "One moment.")}
-        begun = _ACTS.submit(_act, session, event._data, known)
+        begun = _ACTS.submit(_act, session, event._data)
         while futures.wait([begun], LOOK_EVERY).not_done:
             if session.loading is not None:
-                yield {parts.listed: view.models(session, known)}
+                yield {parts.listed: view.models(session)}
         try:
             more = pair_numbers(session) if event._data["kind"] == "use" else ""
-            shown = {parts.said: note(begun.result(), more=more), parts.coverage: known}
+            shown = {parts.said: note(begun.result(), more=more)}
         except Overtaken:  # who chose the other one hears of that
             shown = {}
         except OmniDraftError as error:
             shown = {parts.said: note(str(error), bad=not isinstance(error, CalledOff))}
-        yield {**shown, parts.listed: view.models(session, known)}
+        yield {**shown, parts.listed: view.models(session)}
 
-    def follow(known: dict, request: gr.Request) -> Iterator[dict]:
+    def follow(request: gr.Request) -> Iterator[dict]:
         """A page that comes while a model is being loaded sees how far that is."""
         session = session_of(sessions, request)
         yield gr.skip()
         while session.loading is not None:
-            yield {parts.listed: view.models(session, known)}
+            yield {parts.listed: view.models(session)}
             time.sleep(LOOK_EVERY)
             if session.loading is None:
-                yield {parts.listed: view.models(session, known)}
+                yield {parts.listed: view.models(session)}
 
     shown = [parts.listed, *parts.downloads.shown, *parts.places.shown]
     arrived = page.load(arrive, None, [*shown, *parts.loading.values()], **PRIVATE)
-    arrived.then(follow, [parts.coverage], [parts.listed], **PRIVATE)
-    parts.listed.act(act, [parts.coverage], [parts.said, parts.listed, parts.coverage], **EACH)
-    after = lambda session: {parts.listed: view.models(session, {})}  # noqa: E731
+    arrived.then(follow, None, [parts.listed], **PRIVATE)
+    parts.listed.act(act, None, [parts.said, parts.listed], **EACH)
+    after = lambda session: {parts.listed: view.models(session)}  # noqa: E731
     fields.keep(sessions, parts.loading, parts.said, also=[parts.listed], after=after)
 
 
-def _act(session: Session, asked: dict, coverage: dict) -> str:
+def _act(session: Session, asked: dict) -> str:
     """Do what a row's button says; returns what happened."""
     kind, path, listed = asked["kind"], Path(asked["file"]), models_list.scan(session.assistant)
     found = next((model for model in listed if model.path == path), None)
@@ -125,25 +122,13 @@ def _act(session: Session, asked: dict, coverage: dict) -> str:
         return "Unloaded; the next question loads it again."
     if kind == "projector":
         return _look_through(session, path, str(asked["chosen"]), listed)
-    if kind == "draft":
-        said = session.choose_drafter(path)
-        coverage.clear()  # it was measured with the drafter before
-        return said
-    drafter = session.drafter_path()
-    if drafter is None:
-        return "There is no drafter to compare with."
-    target = models_list.vocabulary_at(found.path)
-    pair = PairMap.build(read_gguf_vocabulary(drafter), target, session.assistant.home.cache)
-    report = pair.report()
-    coverage[str(path)] = report
-    share = percent(report["direct"] / report["target_size"])
-    return f"{drafter.stem} can guess {share} of the tokens of {found.name} in one piece, the others in parts."
+    return session.choose_drafter(path)
 
 
 def _better_drafter(session: Session) -> list[str]:
     """The model at hand that is expected to draft better than the one that does."""
     found = models_list.scan(session.assistant)
-    offered = drafters_of(session, found, known_speeds(session, found))
+    offered = drafters_of(session, found)
     better = best(offered, session.drafter_path())
     if session.ready and offered and not offered[0].pays:
         return ["None of the drafters that are here is expected to make it faster on this machine."]

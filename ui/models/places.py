@@ -75,42 +75,42 @@ def arrive(session: Session, parts: Parts) -> dict:
     }
 
 
-def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML, coverage: gr.State) -> None:
-    """`listed` shows what is found; `coverage` is what the page knows of them."""
+def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML) -> None:
+    """`listed` shows what is found."""
 
-    def keep_folders(text: str, known: dict, request: gr.Request) -> dict:
+    def keep_folders(text: str, request: gr.Request) -> dict:
         session = session_of(sessions, request)
         wanted = tuple(line.strip() for line in (text or "").splitlines() if line.strip())
         if sessions.accounts is not None and wanted != session.settings.model_folders:
             return {said: note(SHARED, bad=True)}  # before anything is looked at: whether it is there is no answer
         if refused := next(filter(None, (_refusal(session, folder) for folder in wanted)), ""):
             return {said: note(refused, bad=True)}
-        return keep(session, known, model_folders=tuple(str(Path(folder).expanduser()) for folder in wanted))
+        return keep(session, model_folders=tuple(str(Path(folder).expanduser()) for folder in wanted))
 
-    def add(path: str, known: dict, request: gr.Request) -> dict:
+    def add(path: str, request: gr.Request) -> dict:
         session, wanted = session_of(sessions, request), (path or "").strip().strip("'\"")
         folders = session.settings.model_folders
-        answer = keep_folders("\n".join(dict.fromkeys([*folders, wanted])), known, request)
+        answer = keep_folders("\n".join(dict.fromkeys([*folders, wanted])), request)
         if session.settings.model_folders == folders:  # refused, or known already
             return answer
         told = note(f"{Path(wanted).name} is listed, and read where it lies.")
         return {**answer, said: told, parts.path: "", parts.folders: "\n".join(session.settings.model_folders)}
 
-    def keep_programs(names: list[str], known: dict, request: gr.Request) -> dict:
-        return keep(session_of(sessions, request), known, model_programs=tuple(names))
+    def keep_programs(names: list[str], request: gr.Request) -> dict:
+        return keep(session_of(sessions, request), model_programs=tuple(names))
 
-    def keep(session: Session, known: dict, **values: object) -> dict:
+    def keep(session: Session, **values: object) -> dict:
         if refused := refusal_of(lambda: session.apply(**values)):
             return {said: refused}
-        return {said: "", listed: view.models(session, known), parts.where: _where(session)}
+        return {said: "", listed: view.models(session), parts.where: _where(session)}
 
     changed = [said, listed, parts.where]
-    gr.on([parts.folders.blur, parts.again.click], keep_folders, [parts.folders, coverage], changed, **PRIVATE)
+    gr.on([parts.folders.blur, parts.again.click], keep_folders, [parts.folders], changed, **PRIVATE)
     gr.on(
-        [parts.path.submit, parts.add.click], add, [parts.path, coverage], [*changed, parts.path, parts.folders],
+        [parts.path.submit, parts.add.click], add, [parts.path], [*changed, parts.path, parts.folders],
         **PRIVATE,
     )  # fmt: skip
-    parts.programs.input(keep_programs, [parts.programs, coverage], changed, **PRIVATE)
+    parts.programs.input(keep_programs, [parts.programs], changed, **PRIVATE)
 
 
 def _refusal(session: Session, folder: str) -> str:
@@ -152,15 +152,15 @@ def dropping() -> gr.HTML:
     return gr.HTML(_DROP, elem_id="od-bring", js_on_load=_DROP_SCRIPT)
 
 
-def wire_dropped(sessions: Sessions, part: gr.HTML, said: gr.HTML, listed: gr.HTML, coverage: gr.State) -> None:
+def wire_dropped(sessions: Sessions, part: gr.HTML, said: gr.HTML, listed: gr.HTML) -> None:
     """`said` tells how far it has come; `listed` shows the file when it is there."""
 
-    def tell(known: dict, request: gr.Request, event: gr.EventData) -> dict:
+    def tell(request: gr.Request, event: gr.EventData) -> dict:
         state, text = event._data["state"], str(event._data["said"])[:2000]
         told = {said: note(text, bad=state == "refused")}
-        return told if state == "busy" else {**told, listed: view.models(session_of(sessions, request), known)}
+        return told if state == "busy" else {**told, listed: view.models(session_of(sessions, request))}
 
-    part.act(tell, [coverage], [said, listed], **EACH)
+    part.act(tell, None, [said, listed], **EACH)
 
 
 def add_routes(app: FastAPI, sessions: Sessions) -> None:

@@ -13,7 +13,7 @@ from omnidraft.app.session import Session
 from omnidraft.backends.discovery import NO_PROJECTOR
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.prompting.templates import NO_TEMPLATE
-from omnidraft.format import count, percent, rate, short, size
+from omnidraft.format import count, rate, short, size
 from omnidraft.processes.progress import Progress
 from omnidraft.settings.config import named_file
 from ui.common.frame import script
@@ -35,8 +35,8 @@ class _Here:
     target: the model that would answer; chosen: `AppSettings.projectors`.
     """
 
-    def __init__(self, session: Session, found: list[ModelInfo], coverage: dict[str, dict]) -> None:
-        self.settings, self.coverage, self.loading = session.model_settings, coverage, session.loading
+    def __init__(self, session: Session, found: list[ModelInfo]) -> None:
+        self.settings, self.loading = session.model_settings, session.loading
         self.drafter, self.chosen = session.drafter_path(), session.settings.projectors
         self.eyes = {model.path: models_list.projector_of(model, self.chosen) for model in found}
         self.projectors = [model for model in found if model.kind == "projector"]
@@ -51,16 +51,16 @@ class _Here:
         )
 
 
-def models(session: Session, coverage: dict[str, dict]) -> str:
-    """One row per model file. `coverage` holds what was compared with the drafter, by path."""
+def models(session: Session) -> str:
+    """One row per model file."""
     found = models_list.scan(session.assistant)
-    here = _Here(session, found, coverage)
+    here = _Here(session, found)
     paired = {*here.eyes.values(), *(models_list.projector_of(model) for model in found)}
     shown = [model for model in found if model.path not in paired]
     if not shown:
         return '<p class="od-none">No model files found.</p>'
     rows = "".join(_row(model, here) if model.kind == "model" else _other(model) for model in shown)
-    offered = _drafters(drafters_of(session, found, here.speeds), here)
+    offered = _drafters(drafters_of(session, found), here)
     return f'<h2 class="od-hidden">On this machine</h2><ul class="od-models">{rows}</ul>{offered}'
 
 
@@ -74,7 +74,8 @@ def _row(model: ModelInfo, here: _Here) -> str:
     bad = "" if fits else ' class="od-bad"'
     facts = (
         f"<span>{size(model.file_size)}</span><span{bad}>{said}</span>"
-        f"<span>{escape(str(speed)) if speed else ''}</span><span>{'sees pictures' if sees else 'text only'}</span>"
+        f"<span>{f'{rate(speed)} tokens/s' if speed else ''}</span>"
+        f"<span>{'sees pictures' if sees else 'text only'}</span>"
     )
     main = _button("unload", "Unload", model) if loaded else _button("use", "Load", model)
     if here.loading is not None and same_file(here.loading.path, model.path):
@@ -83,7 +84,7 @@ def _row(model: ModelInfo, here: _Here) -> str:
     return (
         f"<li><h3>{name}{tags}</h3><p>{facts}</p>{main}"
         f'<details data-file="{escape(str(model.path))}"><summary aria-label="More about {name}"></summary>'
-        f"{_facts(model, here)}{_eyes(model, here)}{_path(model)}{_more(model, drafts)}</details></li>"
+        f"{_facts(model, here)}{_eyes(model, here)}{_path(model)}</details></li>"
     )
 
 
@@ -120,7 +121,7 @@ def _other(model: ModelInfo) -> str:
 
 
 def _facts(model: ModelInfo, here: _Here) -> str:
-    needed, speed = needs(model, here.settings, here.eyes[model.path]), here.speeds.get(model.path)
+    needed = needs(model, here.settings, here.eyes[model.path])
     facts = [
         *([("calls itself", escape(model.title))] if model.title and model.title != model.name else []),
         ("architecture", escape(model.architecture)),
@@ -131,11 +132,6 @@ def _facts(model: ModelInfo, here: _Here) -> str:
     ]
     if needed is not None:
         facts.append(("memory, about", f"{size(needed)} at {count(context_of(model, here.settings))} tokens"))
-    if speed is not None and speed.like:
-        facts.append(("speed estimated by", escape(speed.like)))
-    if (compared := here.coverage.get(str(model.path))) is not None:
-        share = compared["direct"] / compared["target_size"]
-        facts.append(("direct with the drafter", f"{count(compared['direct'])} tokens, {percent(share)}"))
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in facts) + "</dl>"
 
 
@@ -158,13 +154,6 @@ def _eyes(model: ModelInfo, here: _Here) -> str:
     )
 
 
-def _more(model: ModelInfo, drafts: bool) -> str:
-    """What one rarely wants of a model."""
-    if drafts:
-        return ""
-    return f'<div class="od-card-buttons">{_button("coverage", "Compare with the drafter", model)}</div>'
-
-
 def _drafters(found: list[Outlook], here: _Here) -> str:
     """The models at hand that may draft for the one that answers, the best first."""
     if here.target is None or not found:
@@ -172,7 +161,7 @@ def _drafters(found: list[Outlook], here: _Here) -> str:
     rows = "".join(_drafter(one, here) for one in found)
     return (
         f'<h2>Drafters for {escape(here.target.name)}</h2><p class="od-under">Expected, by what passes take here '
-        "(estimated until that was measured undisturbed). Where nobody tried a pair, it is assumed that "
+        "once that was measured undisturbed. Where nobody tried a pair, it is assumed that "
         f'{ASSUMED}.</p><ul class="od-models od-drafters">{rows}</ul>'
     )
 
