@@ -10,11 +10,10 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
 from omnidraft.app.session import Session
-from omnidraft.app.sessions import Sessions
+from omnidraft.app.sessions import PROFILE_COOKIE, Sessions, session_of_request
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size
 from omnidraft.profiles.folders import create_profile, delete_profile, describe_profile, list_profiles, profile_size
-from omnidraft.server.guard.auth import PROFILE_COOKIE, session_of_request
 from ui.common import notes
 from ui.common.frame import EACH, PRIVATE, SMALL, page_column, session_of
 from ui.common.notes import note
@@ -35,10 +34,9 @@ element.addEventListener('click', (event) => {{
 
 
 class Parts:
-    """The page's components, made where the layout stands. alone: there are no accounts; doomed: the name of the
-    profile about to be deleted."""
+    """The page's components, made where the layout stands. doomed: the name of the profile about to be deleted."""
 
-    def __init__(self, alone: bool) -> None:
+    def __init__(self) -> None:
         gr.HTML(
             "<h1>Profiles</h1><p>Each has its own conversations, caches, answers to learn from, and adapters; models "
             "are shared.</p>",
@@ -46,7 +44,7 @@ class Parts:
         )
         self.said = gr.HTML(elem_id="od-said")
         self.cards = gr.HTML(elem_id="od-profiles", js_on_load=SCRIPT)
-        with gr.Group(elem_classes="od-group", visible=alone):
+        with gr.Group(elem_classes="od-group"):
             gr.HTML("<h2>New profile</h2>")
             self.name = gr.Textbox(label="Name", max_lines=1, elem_id="od-profile-name", elem_classes="od-field")
             self.make = gr.Button("Create", elem_id="od-profile-create", **SMALL)
@@ -60,27 +58,25 @@ class Parts:
 
 
 def add_routes(app: FastAPI, sessions: Sessions) -> None:
-    """Who is there, for the switch beside every page; with accounts nobody hears of others."""
+    """Who is there, for the switch beside every page."""
 
     @app.get("/profile-names")
     def names(request: Request) -> JSONResponse:
         here = session_of_request(sessions, request).profile
-        known = [here] if sessions.accounts is not None else [one.name for one in list_profiles(sessions.home)]
+        known = [one.name for one in list_profiles(sessions.home)]
         return JSONResponse({"here": here, "names": known, "cookie": PROFILE_COOKIE})
 
 
 def build(sessions: Sessions, page: gr.Blocks) -> None:
     """Make the page inside the current route."""
-    alone = sessions.accounts is None
     with page_column("Profiles"):
-        parts = Parts(alone)
+        parts = Parts()
 
     def arrive(request: gr.Request) -> str:
         return _cards(sessions, session_of(sessions, request))
 
     page.load(arrive, None, [parts.cards], **PRIVATE)
-    if alone:  # with accounts nobody can make, see or remove another's profile
-        _wire(sessions, parts)
+    _wire(sessions, parts)
 
 
 def _wire(sessions: Sessions, parts: Parts) -> None:
@@ -118,9 +114,6 @@ def _wire(sessions: Sessions, parts: Parts) -> None:
 
 
 def _cards(sessions: Sessions, session: Session) -> str:
-    if sessions.accounts is not None:
-        out = '<form method="post" action="/logout"><button data-plain>Sign out</button></form>'
-        return f'{TITLE}<div class="od-cards">{_card(session.profile, True, session, out)}</div>'
     shown = []
     for profile in list_profiles(sessions.home):
         here = profile.name == session.profile

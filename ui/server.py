@@ -1,4 +1,4 @@
-"""The web server: the pages behind the guard, on one address, without telemetry of any kind.
+"""The web server: the pages behind the guard, for this machine only, without telemetry of any kind.
 
 Gradio's own `launch` is not used: mounting the pages in an application of ours decides what else is served and
 makes no request of its own at the start.
@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import gradio as gr
@@ -23,11 +23,11 @@ from fastapi.responses import PlainTextResponse, Response
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
 from omnidraft.profiles.importing import clear_uploads
+from omnidraft.server import HOST
 from omnidraft.server.api import routes as api
 from omnidraft.server.api.errors import error_reply
-from omnidraft.server.guard import auth
-from omnidraft.server.guard.limits import BACKLOG, Connection, Ending, Limits, Server
-from omnidraft.server.guard.security import Guard, allowed_hosts, is_local, refuse_fetching
+from omnidraft.server.guard.limits import Ending, Limits, Server
+from omnidraft.server.guard.security import Guard, refuse_fetching
 from omnidraft.settings.file import load_settings
 from ui import profiles as profiles_page
 from ui import settings as settings_page
@@ -65,7 +65,7 @@ SWITCH_SECONDS = 0.0005
 LOOK_SECONDS = 0.02  # between looks of Gradio's queue at whether an event waits: what a click may wait for
 
 
-def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, api_key: str | None = None) -> FastAPI:
+def make_app(sessions: Sessions, api_key: str | None = None) -> FastAPI:
     """The application that serves everything."""
 
     @contextlib.asynccontextmanager
@@ -78,18 +78,13 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
     app = FastAPI(title="OmniDraft", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     app.add_exception_handler(OmniDraftError, _told)
     app.add_middleware(Frame)
-    app.add_middleware(ThemeCookie, sessions=sessions)  # behind the gate: who asks is known there
-    if sessions.accounts is not None:
-        auth.add_routes(app, sessions.accounts)
-        app.add_middleware(auth.Gate, accounts=sessions.accounts)
+    app.add_middleware(ThemeCookie, sessions=sessions)
     app.add_middleware(Limits)
-    app.add_middleware(Guard, hosts=allowed_hosts(host, extra_hosts), origins=lambda: _origins(sessions))
+    app.add_middleware(Guard, origins=lambda: _origins(sessions))
     transfer.add_routes(app, sessions)
     profiles_page.add_routes(app, sessions)
     places.add_routes(app, sessions)
-    # With accounts the gate checks the API's keys, which are names and passwords then; no request could hold two.
-    alone = sessions.accounts is None
-    api.add_routes(app, sessions, api_key if alone else None, exposed=alone and not is_local(host))
+    api.add_routes(app, sessions, api_key)
     with warnings.catch_warnings():
         # Gradio warns that pages behind routes are not rendered on the server, which was not asked for.
         warnings.filterwarnings("ignore", message="SSR mode is not supported")
@@ -97,7 +92,7 @@ def make_app(sessions: Sessions, host: str, extra_hosts: Sequence[str] = (), *, 
 
 
 def _origins(sessions: Sessions) -> tuple[str, ...]:
-    """The setting of the profile the app starts with: before anybody signs in there is no other."""
+    """The setting of the profile the app starts with: a page of another address sends no cookie that names one."""
     try:
         return load_settings(sessions.home.profile(sessions.default, create=False).settings)[0].allowed_origins
     except OmniDraftError:
@@ -151,36 +146,34 @@ class _Files(set[str]):
             super().add(path)
 
 
-def serve(app: FastAPI, host: str, port: int, proxies: Sequence[str] = ()) -> None:
-    """Serve until interrupted. proxies: addresses whose word about a client's own address is taken."""
+def serve(app: FastAPI, port: int) -> None:
+    """Serve until interrupted."""
     # The thread that decodes gives the interpreter away with every pass; it must not wait 5 ms to get it back.
     sys.setswitchinterval(SWITCH_SECONDS)
-    Server(server_config(app, host, port, proxies)).run()
+    Server(_config(app, port)).run()
 
 
-def serve_in_window(app: FastAPI, host: str, port: int, address: str) -> None:
+def serve_in_window(app: FastAPI, port: int) -> None:
     """Serve as long as a window of its own shows the pages. Windows want the main thread, so the server has another."""
     import webview
 
     sys.setswitchinterval(SWITCH_SECONDS)
-    server = Server(server_config(app, host, port))
+    server = Server(_config(app, port))
     serving = threading.Thread(target=server.run, name="server")
     serving.start()
     try:
         while not server.started and serving.is_alive():
             time.sleep(0.05)
         if server.started:
-            webview.create_window("OmniDraft", address, width=1280, height=860)
+            webview.create_window("OmniDraft", f"http://{HOST}:{port}", width=1280, height=860)
             webview.start()
     finally:
         server.should_exit = True
         serving.join()
 
 
-def server_config(app: FastAPI, host: str, port: int, proxies: Sequence[str] = ()) -> uvicorn.Config:
-    """By itself uvicorn takes the word of every client on this machine about where it comes from."""
+def _config(app: FastAPI, port: int) -> uvicorn.Config:
     return uvicorn.Config(
-        Ending(app), host=host, port=port, http=Connection, ws="none", backlog=BACKLOG, log_config=None,
-        log_level="warning", access_log=False, timeout_graceful_shutdown=2, proxy_headers=bool(proxies),
-        forwarded_allow_ips=list(proxies),
+        Ending(app), host=HOST, port=port, http="h11", ws="none", log_config=None, log_level="warning",
+        access_log=False, proxy_headers=False, timeout_graceful_shutdown=2,
     )  # fmt: skip

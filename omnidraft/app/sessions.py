@@ -1,17 +1,20 @@
-"""The sessions of all profiles: made when a profile is first used, looked after while idle, closed with the app."""
+"""The sessions of all profiles: made when a profile is first used, looked after while idle, closed with the app; and
+which of them a request belongs to."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Sequence
+from urllib.parse import unquote
+
+from starlette.requests import Request
 
 from omnidraft.app import race_job
 from omnidraft.app.hub import Downloads
 from omnidraft.app.outlook import draft_with_the_quickest
 from omnidraft.app.session import Session
-from omnidraft.errors import OmniDraftError
-from omnidraft.profiles.accounts import Accounts
+from omnidraft.errors import OmniDraftError, SettingsError
 from omnidraft.storage.paths import DataHome
 
 log = logging.getLogger("omnidraft.ui")
@@ -27,14 +30,12 @@ class Sessions:
         default: str,
         target: str | None = None,
         drafter: str | None = None,
-        accounts: Accounts | None = None,
         workers: str | None = None,
         split: str | None = None,
         templates: Sequence[str] = (),
     ) -> None:
         self.home = home
         self.default = default
-        self.accounts = accounts
         self._named = (target, drafter, workers, split, templates)
         self.downloads = Downloads()
         self._open: dict[str, Session] = {}
@@ -77,3 +78,19 @@ class Sessions:
                 except OmniDraftError as error:
                     log.warning("closing %s: %s", session.profile, error)
             self._open.clear()
+
+
+PROFILE_COOKIE = "omnidraft_profile"  # which profile a browser picked
+
+
+def session_of_request(sessions: Sessions, request: Request) -> Session:
+    """The session of the profile that a browser picked, if there is such a one; else that of the default."""
+    picked = unquote(request.cookies.get(PROFILE_COOKIE, ""))
+    return sessions.get(picked if picked and _exists(sessions, picked) else None)
+
+
+def _exists(sessions: Sessions, name: str) -> bool:
+    try:
+        return sessions.home.profile(name, create=False).root.is_dir()
+    except SettingsError:
+        return False

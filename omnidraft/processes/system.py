@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 SYSTEM = sys.platform
 _NO_WINDOW = 0x08000000  # subprocess.CREATE_NO_WINDOW, which other systems do not define
-_OPEN_FILES = 4096
 _MMAP_THRESHOLD = -3  # M_MMAP_THRESHOLD of malloc.h
 
 
@@ -94,21 +93,6 @@ def limit_memory(count: int) -> None:
     """Let the system refuse this process more bytes; on Linux only, for elsewhere that counts what is mapped, too."""
     if SYSTEM == "linux":
         _limit("RLIMIT_DATA", count)
-
-
-def open_files() -> int:
-    """How many files and connections this process may hold open; the system's lower limit is raised first."""
-    if _windows():
-        return 8192
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return _OPEN_FILES if soft == resource.RLIM_INFINITY else soft
 
 
 def give_back_memory(block: int) -> None:

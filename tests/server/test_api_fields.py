@@ -65,7 +65,7 @@ def client():
         raise BadRequest("understood", UNDERSTOOD)
 
     app = FastAPI()
-    api.add_routes(app, SimpleNamespace(accounts=None, get=lambda profile=None: session), None, exposed=False)
+    api.add_routes(app, SimpleNamespace(get=lambda profile=None: session), None)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(answers, "start", start)
         yield TestClient(app)

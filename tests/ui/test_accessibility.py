@@ -8,8 +8,7 @@ import pytest
 
 from omnidraft.learning.material.history import History
 from omnidraft.learning.update import Update
-from omnidraft.profiles.accounts import add_account
-from tests.ui.accessibility import no_barriers, violations
+from tests.ui.accessibility import no_barriers
 from tests.ui.chatting import arrived, ask, new_chat, race_and_run, tab
 from tests.ui.conftest import SETTINGS, Server, write_settings
 
@@ -103,18 +102,3 @@ def test_the_other_pages(server, pages, path, there):
     page.wait_for_selector(there)
     page.wait_for_timeout(500)
     no_barriers(page)
-
-
-def test_signing_in(make_server, pages, tmp_path):
-    add_account(tmp_path / "accounts", "ada", "correct horse")
-    server = make_server("--auth-file", str(tmp_path / "accounts"))
-    page = pages.browser.new_context().new_page()
-    pages.contexts.append(page.context)
-    page.goto(server.origin)
-    page.fill("input[name=name]", "ada")
-    page.fill("input[name=password]", "wrong")
-    page.click("button")
-    page.wait_for_selector("[role=alert]")
-    for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)
-        assert violations(page) == [], scheme

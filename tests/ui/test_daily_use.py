@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from omnidraft.chats import ChatStore
-from omnidraft.profiles.accounts import add_account
 from tests.ui.chatting import answers, arrived, ask, new_chat, wait_idle
 from tests.ui.conftest import SETTINGS, Server, write_settings
 
@@ -145,35 +144,3 @@ def test_pages_stand_at_once_and_do_not_jump(slow, pages, browser, size):
         page.wait_for_selector("#od-shell", state="visible")
         page.wait_for_timeout(800)
         assert page.evaluate("window.odShift") < 0.05, path
-
-
-@pytest.mark.browser_slow
-def test_a_tab_behind_a_restart_and_back_behind_a_sign_out_ask_to_sign_in(make_server, pages, browser, tmp_path):
-    add_account(tmp_path / "accounts", "ada", "correct horse")
-    server = make_server("--auth-file", str(tmp_path / "accounts"))
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    pages.contexts.append(context)
-    page = context.new_page()
-    wrong = []
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-
-    def sign_in() -> None:
-        page.wait_for_selector("input[name=password]")
-        page.fill("input[name=name]", "ada")
-        page.fill("input[name=password]", "correct horse")
-        page.click("button")
-        arrived(page)
-
-    page.goto(server.origin)
-    sign_in()
-    page.fill(BOX, "not sent yet")
-    server.stop()
-    server.start()
-    sign_in()  # the page asks by itself: it looks every few seconds
-    holds(page, "not sent yet")
-    page.goto(server.origin + "/profiles")
-    page.click("text=Sign out")
-    page.wait_for_selector("input[name=password]")
-    page.go_back()
-    page.wait_for_selector("input[name=password]")
-    assert [one for one in wrong if "SyntaxError" in one] == []

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from omnidraft.profiles.accounts import add_account
 from omnidraft.storage.paths import BUNDLED_MODELS
 from tests.backends.seeing import needs_eyes, vision_model
 from tests.ui.chatting import choose, field, said, settle, write
@@ -185,20 +184,6 @@ def test_a_file_is_listed_by_its_path_and_stays_where_it_is(make_server, pages, 
     page.reload()
     page.click(".od-models li:has(h3:text-is('mine')) [data-kind=use]")
     said(page, "mine answers from here on")
-
-
-@pytest.mark.parametrize("method", ["get", "post"])
-def test_with_accounts_nobody_brings_a_file_without_signing_in(make_server, tmp_path, method):
-    import httpx
-
-    add_account(tmp_path / "accounts", "ada", "correct horse")
-    server = make_server("--auth-file", str(tmp_path / "accounts"), settings=SETTINGS)
-    asked = {"params": {"name": "mine.gguf", "size": 4}, "follow_redirects": False}
-    answer = httpx.request(
-        method, f"{server.origin}/model-files", **asked, **({"content": b"GGUF"} if method == "post" else {})
-    )
-    assert answer.status_code in (303, 401)
-    assert not (server.data / "home/models/mine.gguf").exists()
 
 
 @pytest.fixture

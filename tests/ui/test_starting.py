@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import app
-from omnidraft.profiles.accounts import add_account
 from omnidraft.storage.paths import PROGRAM
 from omnidraft.storage.scratch import FileLock
 from tests.ui.conftest import Server, free_port
@@ -55,22 +54,13 @@ def test_a_data_home_is_served_once(tmp_path, capsys, serving):
     assert len(serving) == 2
 
 
-@pytest.mark.parametrize(
-    ("host", "more"), [("0.0.0.0", []), ("::", []), ("nas.lan", []), ("192.168.1.5", ["--api-key", "s3cret"])]
-)
-def test_other_machines_are_served_only_with_accounts(tmp_path, capsys, serving, host, more):
-    assert started(tmp_path, "--host", host, *more) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert f"--host {host} would show every conversation to other machines" in said
-    assert "--auth-file" in said
-    assert serving == []
-
-
-def test_with_accounts_other_machines_are_served(tmp_path, serving):
-    add_account(tmp_path / "accounts", "ada", "correct horse")
-    assert started(tmp_path, "--host", "0.0.0.0", "--auth-file", str(tmp_path / "accounts")) == 0
-    assert [given[1] for given in serving] == ["0.0.0.0"]
+def test_what_it_does_not_know_in_a_data_home_stays(tmp_path, serving):
+    file, folder = tmp_path / "home/accounts.json", tmp_path / "home/profiles/ada"
+    folder.mkdir(parents=True)
+    file.write_text("ada:c2FsdA==:aGFzaA==\n")
+    assert started(tmp_path, "--profile", "ada") == 0
+    assert len(serving) == 1
+    assert file.read_text() == "ada:c2FsdA==:aGFzaA==\n"
 
 
 # What stands in for pywebview looks at the page and closes: nothing here needs a screen.

@@ -16,8 +16,6 @@ from ui.common.frame import ThemeCookie
 class Profiles:
     """Stands for the sessions: one profile."""
 
-    accounts = None
-
     def __init__(self, theme: str) -> None:
         self.theme = theme
 
@@ -58,5 +56,5 @@ def test_a_page_comes_with_the_stored_theme_where_the_browser_has_another(path, 
 
 
 def test_nothing_but_pages_does(tmp_path):
-    for path in ("/theme.css", "/gradio_api/info", "/login", "/v1/models"):
+    for path in ("/theme.css", "/gradio_api/info", "/v1/models"):
         assert told(Profiles("dark"), path, None) is None

@@ -8,13 +8,12 @@ from urllib.parse import quote
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import PlainTextResponse
 
-from omnidraft.app.sessions import Sessions
+from omnidraft.app.sessions import Sessions, session_of_request
 from omnidraft.backends.pictures import media_type
 from omnidraft.chats import ChatStore, Conversation, export_json, export_markdown, import_json, import_markdown
 from omnidraft.chats.foreign.reading import read_foreign
 from omnidraft.chats.foreign.turns import is_zip
 from omnidraft.errors import OmniDraftError, StorageError
-from omnidraft.server.guard.auth import session_of_request
 from omnidraft.storage.files import reason
 
 

@@ -22,9 +22,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from omnidraft.app.session import Session
-from omnidraft.app.sessions import Sessions
+from omnidraft.app.sessions import Sessions, session_of_request
 from omnidraft.errors import OmniDraftError
-from omnidraft.server.guard.auth import session_of_request
 from omnidraft.server.guard.security import changing_headers
 
 # What all pages share: the side column with the name and the page list. Knows no page's content.
@@ -265,7 +264,7 @@ UNSET = "system"  # without a cookie a page follows the system's colours
 
 
 class ThemeCookie:
-    """ASGI middleware, behind the gate: pages are answered with the profile's theme where the browser has another."""
+    """ASGI middleware: pages are answered with the profile's theme where the browser has another."""
 
     def __init__(self, app: ASGIApp, sessions: Sessions) -> None:
         self.app = app

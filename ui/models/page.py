@@ -36,7 +36,7 @@ LOADING = ("model.n_ctx", "model.threads", "model.n_gpu_layers", "model.kv_type"
 class Parts:
     """The page's components. loading: the settings that decide what a model takes, by name."""
 
-    def __init__(self, own: bool) -> None:
+    def __init__(self) -> None:
         gr.HTML("<h1>Models</h1>", elem_classes="od-lead")
         self.said = gr.HTML(elem_id="od-said")
         self.listed = gr.HTML(elem_id="od-models", js_on_load=view.SCRIPT)
@@ -45,13 +45,13 @@ class Parts:
             gr.HTML("<h2>How they are loaded</h2>")
             self.loading = {name: fields.make(name) for name in LOADING}
         self.downloads = downloads.Parts()
-        self.workers, self.places = places.WorkerParts(own), places.Parts(own)
+        self.workers, self.places = places.WorkerParts(), places.Parts()
 
 
 def build(sessions: Sessions, page: gr.Blocks) -> None:
     """Make the page inside the current route."""
     with page_column("Models"):
-        parts = Parts(own=sessions.accounts is None)
+        parts = Parts()
     said, listed = parts.said, parts.listed
     _wire(sessions, page, parts)
     places.wire_dropped(sessions, parts.brought, said, listed)

@@ -30,13 +30,11 @@ from ui.common.frame import EACH, PRIVATE, SMALL, script, session_of
 from ui.common.notes import cells, note, refusal_of, table
 from ui.models import view
 
-SHARED = "With accounts, models come from the folders that all share; whoever runs this app puts them there."
-
 
 class Parts:
-    """own: whether one may name folders oneself, which with accounts nobody may: they are the whole machine's."""
+    """What is shown of the places, made where the layout stands."""
 
-    def __init__(self, own: bool) -> None:
+    def __init__(self) -> None:
         with gr.Group(elem_classes="od-group"):
             gr.HTML("<h2>Where models are looked for</h2>")
             self.where = gr.HTML(elem_id="od-where")
@@ -49,14 +47,12 @@ class Parts:
             )
             self.folders = gr.Textbox(
                 label="More folders, or model files",
-                info="" if own else SHARED,
                 lines=2,
-                placeholder="one per line" if own else "",
-                interactive=own,
+                placeholder="one per line",
                 elem_id="od-folders",
                 elem_classes="od-field",
             )
-            with gr.Row(elem_classes="od-keep", visible=own):
+            with gr.Row(elem_classes="od-keep"):
                 self.path = gr.Textbox(
                     label="Add a model by its path", placeholder="/where/it/lies/model.gguf", max_lines=1,
                     elem_id="od-by-path", info="It is read where it lies.",
@@ -81,8 +77,6 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML) -> No
     def keep_folders(text: str, request: gr.Request) -> dict:
         session = session_of(sessions, request)
         wanted = tuple(line.strip() for line in (text or "").splitlines() if line.strip())
-        if sessions.accounts is not None and wanted != session.settings.model_folders:
-            return {said: note(SHARED, bad=True)}  # before anything is looked at: whether it is there is no answer
         if refused := next(filter(None, (_refusal(session, folder) for folder in wanted)), ""):
             return {said: note(refused, bad=True)}
         return keep(session, model_folders=tuple(str(Path(folder).expanduser()) for folder in wanted))
@@ -200,7 +194,6 @@ async def _write(incoming: Incoming, request: Request) -> None:
         raise
 
 
-WORKERS_SHARED = "With accounts, workers are named by whoever runs this app, with --workers."
 _WORKERS = (
     "<p>Machines that hold layers of a model too large for this one. Start <code>python -m omnidraft worker</code> "
     "there and reach it through <code>ssh -L</code>: the connection has neither password nor encryption of its own. "
@@ -211,23 +204,21 @@ _COLUMNS = ("Worker", "State", "Memory free", "Protocol", "Round trip", "Layers"
 
 
 class WorkerParts:
-    """own: whether one may name workers oneself."""
+    """The group of workers, made where the layout stands."""
 
-    def __init__(self, own: bool) -> None:
+    def __init__(self) -> None:
         with gr.Group(elem_classes="od-group"):
             gr.HTML("<h2>Workers</h2>" + _WORKERS)
             self.listed = gr.HTML(elem_id="od-workers", js_on_load=view.SCRIPT)
             self.address = gr.Textbox(
                 label="Another worker",
-                info="" if own else WORKERS_SHARED,
-                placeholder="127.0.0.1:50052" if own else "",
-                interactive=own,
+                placeholder="127.0.0.1:50052",
                 max_lines=1,
                 elem_id="od-worker-address",
                 elem_classes="od-field",
             )
             with gr.Row(elem_classes="od-buttons"):
-                self.add = gr.Button("Add", elem_id="od-worker-add", interactive=own, **SMALL)
+                self.add = gr.Button("Add", elem_id="od-worker-add", **SMALL)
                 self.again = gr.Button("Ask again", elem_id="od-worker-ask", **SMALL)
 
 
@@ -236,9 +227,11 @@ def wire_workers(sessions: Sessions, page: gr.Blocks, parts: WorkerParts, said: 
 
     def changed(request: gr.Request, act: Change, text: str) -> dict:
         session = session_of(sessions, request)
-        told, done = change(session, sessions.accounts is None, act, text)
-        after = {parts.listed: _listed(session), parts.address: ""} if done else {}
-        return {said: note(told, bad=not done), **after}
+        try:
+            told = note(act(session, text))
+        except OmniDraftError as error:
+            return {said: note(str(error), bad=True)}
+        return {said: told, parts.listed: _listed(session), parts.address: ""}
 
     def add(text: str, request: gr.Request) -> dict:
         return changed(request, worker_list.add, text or "")
@@ -253,16 +246,6 @@ def wire_workers(sessions: Sessions, page: gr.Blocks, parts: WorkerParts, said: 
     gr.on([parts.add.click, parts.address.submit], add, [parts.address], after, **PRIVATE)
     parts.listed.act(remove, None, after, **PRIVATE)
     gr.on([page.load, parts.again.click], ask, None, [parts.listed], **PRIVATE)  # who is away keeps nobody waiting
-
-
-def change(session: Session, own: bool, act: Change, text: str) -> tuple[str, bool]:
-    """(what to say, whether it was done). Who signs in may not have this machine call others: then `own` is False."""
-    if not own:
-        return WORKERS_SHARED, False
-    try:
-        return act(session, text), True
-    except OmniDraftError as error:
-        return str(error), False
 
 
 def _listed(session: Session) -> str:

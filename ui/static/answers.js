@@ -36,7 +36,7 @@
       const blob = Promise.resolve(text).then((whole) => new Blob([whole], { type: "text/plain" }));
       return navigator.clipboard.write([new ClipboardItem({ "text/plain": blob })]);
     }
-    const field = document.createElement("textarea"); // where the page came unencrypted from another machine
+    const field = document.createElement("textarea"); // for browsers that know no other way
     field.value = await text;
     document.body.append(field);
     field.select();

@@ -2,14 +2,6 @@
 (() => {
   window.odPage = {};
 
-  // Whom the server does not know any more, behind its restart or a sign-out, signs in again.
-  const asked = window.fetch;
-  window.fetch = async (...given) => {
-    const reply = await asked(...given);
-    if (reply.status === 401) location.assign("/login");
-    return reply;
-  };
-
   const cookie = (name) => (document.cookie.match(new RegExp("(?:^|; )" + name + "=([^;]*)")) || [])[1];
 
   // Gradio follows the system's colours; a choice made in the settings wins over it.

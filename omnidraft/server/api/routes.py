@@ -1,8 +1,7 @@
 """The OpenAI-compatible API over the same engine: models, chat completions, responses, completions, embeddings.
 
 Nothing said through it is stored. It waits while another answer is being written, and stops writing when the client
-goes away. A model it loads stays until the profile's own is asked something. Served to this machine only, unless an
-API key guards it.
+goes away. A model it loads stays until the profile's own is asked something.
 """
 
 from __future__ import annotations
@@ -18,23 +17,22 @@ from starlette.routing import Route
 
 from omnidraft.app import models_list
 from omnidraft.app.session import Session
-from omnidraft.app.sessions import Sessions
+from omnidraft.app.sessions import Sessions, session_of_request
 from omnidraft.errors import OmniDraftError
 from omnidraft.server.api import answers, errors, infill, responses
 from omnidraft.server.api.embeddings import embed
 from omnidraft.server.api.errors import error_reply, refused
 from omnidraft.server.api.request import CompletionRequest
-from omnidraft.server.guard.auth import session_of_request
 
 _ALL = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 Handler = Callable[[Session, Request], Awaitable[Response]]
 
 
-def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool) -> None:
-    """`key`: what clients must send as a bearer token. Without one an `exposed` server refuses its API altogether."""
+def add_routes(app: FastAPI, sessions: Sessions, key: str | None) -> None:
+    """`key`: what clients must send as a bearer token, if anything."""
 
     async def guarded(request: Request, handler: Handler) -> Response:
-        if (refusal := _refusal(request, key, exposed)) is not None:
+        if (refusal := _refusal(request, key)) is not None:
             return refusal
         try:
             return await handler(session_of_request(sessions, request), request)
@@ -48,7 +46,7 @@ def add_routes(app: FastAPI, sessions: Sessions, key: str | None, exposed: bool)
 
     async def unknown(request: Request) -> Response:
         path = request.url.path
-        return _refusal(request, key, exposed) or _unknown(request.method, path, known.get(path))
+        return _refusal(request, key) or _unknown(request.method, path, known.get(path))
 
     for path in ("/infill", "/v1/{rest:path}"):
         app.add_route(path, unknown, _ALL)
@@ -83,13 +81,8 @@ def _unknown(method: str, path: str, methods: set[str] | None) -> Response:
     return reply
 
 
-def _refusal(request: Request, key: str | None, exposed: bool) -> Response | None:
-    if key is None:
-        if exposed:
-            why = "This server is reachable from other machines; start it with --api-key to use its API."
-            return error_reply(why, 403)
-        return None
+def _refusal(request: Request, key: str | None) -> Response | None:
     given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-    if hmac.compare_digest(given.encode(), key.encode()):
+    if key is None or hmac.compare_digest(given.encode(), key.encode()):
         return None
     return error_reply("The API key is missing or wrong.", 401, "invalid_api_key")

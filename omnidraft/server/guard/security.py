@@ -7,8 +7,7 @@ another port of this machine included, from posting here and from reading. Knows
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
@@ -17,6 +16,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from omnidraft.server import HOST
 
 # Gradio starts from inline scripts and compiles HTML templates, so scripts need the two unsafe words; what matters
 # is that nothing can be loaded from, or sent to, anywhere else.
@@ -39,39 +40,16 @@ POLICY = "; ".join(
 )
 HEADERS = {
     "content-security-policy": POLICY,
-    "referrer-policy": "same-origin",  # "no-referrer" would blank the origin of the app's own forms as well
+    "referrer-policy": "same-origin",
     "x-content-type-options": "nosniff",
     "x-dns-prefetch-control": "off",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
-LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+HOSTS = (HOST, "localhost", "[::1]")  # the last for a browser at the other end of a tunnel
 # What a browser says of a request that another page makes; its own word, no script can change it.
 _ELSEWHERE = ("cross-site", "same-site")
-
-
-def allowed_hosts(host: str, extra: Sequence[str] = ()) -> list[str]:
-    """Host names requests may carry when the server listens on `host`: the local ones, its own, and `extra`.
-
-    A wildcard address (0.0.0.0) admits no further name by itself: say with `extra` how others call this machine.
-    """
-    try:
-        wildcard = ipaddress.ip_address(host.strip("[]")).is_unspecified
-    except ValueError:
-        wildcard = False
-    own = [] if wildcard else [f"[{host}]" if ":" in host and not host.startswith("[") else host]
-    return list(dict.fromkeys([*LOCAL_HOSTS, *own, *extra]))
-
-
-def is_local(host: str) -> bool:
-    """Whether only this machine can reach a server that listens on `host`."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 _API = ("/v1/", "/infill")
 
 
@@ -81,9 +59,8 @@ class Guard:
     origins: tells which pages of other addresses may use the API just now. They send no cookies.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Sequence[str], origins: Callable[[], Collection[str]] = tuple) -> None:
+    def __init__(self, app: ASGIApp, origins: Callable[[], Collection[str]] = tuple) -> None:
         self.app = app
-        self.hosts = {host.lower() for host in hosts}
         self.origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -96,7 +73,7 @@ class Guard:
     def _chosen(self, scope: Scope) -> ASGIApp:
         """What answers this request: the application, or a refusal."""
         headers = Headers(scope=scope)
-        if _name(headers.get("host", "")) not in self.hosts:
+        if _name(headers.get("host", "")) not in HOSTS:
             return PlainTextResponse("This address is not served here.", status_code=400)
         origin = headers.get("origin")
         foreign = origin is not None and not _same(origin, headers["host"])
