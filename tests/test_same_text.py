@@ -16,12 +16,12 @@ from omnidraft.app import conversing
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.race_job import RacePlan
 from omnidraft.app.session import Session
-from omnidraft.backends.gguf.convert import requantized
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
 from tests.answering import PLAIN, answered, loaded
+from tests.forms import requantized
 from tests.real import GEMMA, QWEN, SMOL, real_model
 from tests.server.test_api import client
 from tests.serving import SETTINGS, serving

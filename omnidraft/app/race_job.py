@@ -16,7 +16,6 @@ from pathlib import Path
 
 from omnidraft.app.answer_job import Live
 from omnidraft.app.assistant import Assistant
-from omnidraft.backends.gguf.convert import requantized
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.errors import OmniDraftError
 from omnidraft.lab.prompts import Prompt
@@ -45,7 +44,6 @@ class RacePlan:
     lesson: Sequence[Prompt] = ()
     kept: bool = False
     copies: bool = False
-    form: str = ""  # of the target's weights, made for the race; empty: as they are
     most_tokens: int = 160
 
     @property
@@ -237,18 +235,8 @@ class RaceJob:
         assistant = self._own if plan.kept else self._temporary()
         self._assistant = assistant
         with watched(self._loading):
-            assistant.load(self._target(), plan.drafter, plan.settings.model)
+            assistant.load(plan.target, plan.drafter, plan.settings.model)
         self._go_on_or_stop()
-
-    def _target(self) -> Path:
-        """The file to race; another form of it goes with the race."""
-        if not self.plan.form:
-            return self.plan.target
-        self._folder = self._folder or Scratch(_FOLDER)
-        self.view.doing = f"writing the {self.plan.form} form"
-        made = requantized(self.plan.target, self.plan.form, self._folder.path / "forms")
-        self.view.doing = ""
-        return made
 
     def _temporary(self) -> Assistant:
         """An assistant in a home that goes with this race. It may train with all processors: somebody waits for it."""

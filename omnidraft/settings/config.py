@@ -87,7 +87,7 @@ MOST_ENTRIES = 10_000_000
 AUTO_LAYERS = -1
 MOST_TOKENS = 1_000_000  # of an answer
 # Choices of earlier versions: files that have them load, with the default and a warning.
-GONE = {"draft.mode": ("gamma",), "learning.loss": ("dm_nll", "both_kl")}
+GONE = {"draft.mode": ("gamma",), "model.dtype": ("int8",), "learning.loss": ("dm_nll", "both_kl")}
 USUAL_LENGTH = 1024  # tokens after which an answer without thoughts has mostly lost its way
 
 
@@ -224,7 +224,7 @@ class ModelSettings:
     )
     dtype: str = choice(
         "auto",
-        ("auto", "float32", "bfloat16", "float16", "int8"),
+        ("auto", "float32", "bfloat16", "float16"),
         "Number format of models in Hugging Face folders; auto takes float32 on the processor, half of it on a GPU.",
         reload=True,
         expert=True,

@@ -52,18 +52,6 @@ def files(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file() and "cache" not in path.parts}
 
 
-def test_a_race_of_another_form_leaves_the_file_as_it_is(session, plan, models):
-    smol = models / "smol-drafter-q8_0.gguf"
-    session.start_race(replace(plan, target=smol, form="F32", lesson=()))
-    view = over(session)
-    assert view.phase == "raced", view.error
-    assert view.before.answers == view.before.same == 2
-    made = Path(session.race._folder.path) / "forms" / "smol-drafter-q8_0-F32.gguf"
-    assert made.stat().st_size > 3 * smol.stat().st_size
-    session.race.close()
-    assert not made.exists()
-
-
 def test_a_race_that_is_stopped_while_it_loads_says_so_and_ends_with_the_load(session, plan, monkeypatch):
     loading = threading.Event()
 

@@ -146,7 +146,7 @@ def test_a_race_begins_from_the_empty_chat_and_ends_with_the_same_text(make_serv
     page.wait_for_selector(".od-race >> text=too few prompts to teach with", timeout=120_000)
 
 
-def test_where_guessing_cannot_pay_the_page_says_so_and_offers_a_float_form(make_server, pages):
+def test_where_guessing_cannot_pay_the_page_says_so(make_server, pages):
     smol = real_model(SMOL)
     server = make_server(settings=f'target = "{smol}"\n\n{SETTINGS}')
     known = PairStats(CostModel({1: 0.01, 2: 0.024, 5: 0.042, 9: 0.09}, 0.001))
@@ -156,7 +156,5 @@ def test_where_guessing_cannot_pay_the_page_says_so_and_offers_a_float_form(make
     page = pages.open(server, "/drift-lab")
     page.wait_for_selector("#od-race-price >> text=five tokens of SmolLM2-135M-Instruct for 4.2 times the price of one")
     assert "guessing cannot pay for this file" in page.inner_text("#od-race-price")
-    assert page.locator("label >> text=Race its F32 form").is_visible()
     choose(page, "#od-race-model", "tiny-target-b")
-    page.wait_for_selector("label >> text=Race its F32 form", state="hidden")
-    assert page.inner_text("#od-race-price").strip() == ""
+    page.wait_for_function("!document.querySelector('#od-race-price').innerText.trim()")

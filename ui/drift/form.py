@@ -1,19 +1,14 @@
-"""The form of the drift lab, and the plan it makes; and what the race says of a model's price."""
+"""The form of the drift lab, and the plan it makes."""
 
 from __future__ import annotations
-
-from html import escape
 
 import gradio as gr
 
 from omnidraft.app import models_list
 from omnidraft.app.catalog import choose_target
-from omnidraft.app.outlook import cost_of, gain, is_toy
+from omnidraft.app.outlook import is_toy
 from omnidraft.app.session import Session
-from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.errors import ModelError, SettingsError
-from omnidraft.format import size
 from omnidraft.lab.drift import Plan
 from omnidraft.lab.schedule import BUNDLED, MIXED, Schedule, Segment
 
@@ -91,44 +86,3 @@ def plan_of(session: Session, name: str, count: str, learning: bool) -> Plan:
         raise ModelError("There is no drafter; choose one on the Models page.")
     paths = {one: str(path) for one, path in targets.items()}
     return Plan(schedule, paths, str(drafter), learning, threads=session.settings.model.threads)
-
-
-# What checking several tokens costs with a model on this machine, where guesses cannot pay, and its float form, which
-# checks them for less.
-
-
-FIVE = 5
-_RIGHT = 0.6  # of the guesses, which is more than small drafters were seen to be on other families' models
-_FLOATS = {"F32": 4, "F16": 2}  # bytes a number
-_ROOM = 1.3  # times its weights, for context and buffers
-
-
-def listed(session: Session, model: str | None) -> ModelInfo | None:
-    """The model at this path, if it is one that can be chosen."""
-    return next((one for one in models_list.targets(session.assistant) if str(one.path) == model), None)
-
-
-def price(session: Session, model: str | None) -> tuple[str, gr.Checkbox]:
-    """(a sentence, the offer) for the model at this path; nothing where guesses may pay, or nobody measured it."""
-    found = listed(session, model)
-    cost = cost_of(session, found.path) if found is not None else None
-    if found is None or cost is None or gain(cost, 0.0, _RIGHT) > 1:
-        return "", gr.Checkbox(visible=False, value=False)
-    times = cost.alone(FIVE) / cost.alone(1)
-    words = (
-        f"This machine checks five tokens of {escape(found.name)} for {times:.1f} times the price of one: guessing "
-        "cannot pay for this file, even if three of five guesses were right and cost nothing."
-    )
-    form = float_form(found)
-    label = f"Race its {form} form" if form else ""
-    about = f"The same numbers unpacked, {size(_FLOATS[form] * found.parameters)}, made for the race." if form else ""
-    offer = gr.Checkbox(visible=bool(form), value=False, label=label, info=about)
-    return f'<p class="od-under">{words}</p>', offer
-
-
-def float_form(model: ModelInfo) -> str:
-    """The float form that fits into memory and checks several tokens for least; empty for what is no packed file."""
-    if model.path.is_dir() or len(model.parts) > 1 or model.quantization in (*_FLOATS, "BF16"):
-        return ""
-    free = available_bytes()
-    return next((form for form, each in _FLOATS.items() if free is None or _ROOM * each * model.parameters < free), "")

@@ -10,16 +10,17 @@ from typing import Any
 import gradio as gr
 
 from omnidraft.app import models_list
+from omnidraft.app.outlook import cost_of, gain
 from omnidraft.app.race_job import UNDER_WAY, LaneView, RaceJob, RacePlan, RaceView
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
+from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.format import count, percent, rate
 from omnidraft.lab.prompts import TOPICS, Prompt, lesson_prompts, own_prompts, topic_prompts
 from omnidraft.lab.race import Score
 from ui.common.frame import PRIVATE, SMALL, session_of
 from ui.common.notes import refusal_of, tip
-from ui.drift import form as drift_price
 
 # A race as HTML: two lanes side by side, the proof of equal text, and two bars, before and after the lesson. Pure
 # functions of `omnidraft.app.race_job`; everything that comes from outside is escaped.
@@ -206,6 +207,7 @@ EVERY = 0.4  # seconds between looks
 RACED, LESSON = 8, 256
 FEWEST = 12  # prompts of one's own that are worth a lesson
 DEFAULT_TOPIC = "math"
+FIVE, RIGHT = 5, 0.6  # tokens of a pass; of the guesses, which is more than small drafters were seen to be
 
 
 class Parts:
@@ -234,7 +236,6 @@ class Parts:
                     value=DEFAULT_TOPIC, label="Topic", filterable=False, elem_id="od-race-topic",
                 )  # fmt: skip
             self.price = gr.HTML(elem_id="od-race-price")
-            self.float_form = gr.Checkbox(visible=False, elem_id="od-race-float", label="")
             self.own = gr.Textbox(
                 label="My prompts, one a line", lines=4, visible=False, elem_id="od-race-own", elem_classes="od-field",
                 info=f"The first {RACED} are raced, the others taught with; {FEWEST} or more make a lesson.",
@@ -249,17 +250,15 @@ class Parts:
                     info="Teach this profile's drafter instead of one that is forgotten with the race.",
                 )  # fmt: skip
         self.tick = gr.Timer(EVERY, active=False)
-        self.values = [self.model, self.topic, self.own, self.copies, self.kept, self.float_form]
+        self.values = [self.model, self.topic, self.own, self.copies, self.kept]
         self.outputs = [self.said, self.shown, self.go, self.teach, self.stop, self.tick]
 
 
-def plan_of(
-    session: Session, model: str | None, topic: str, own: str, copies: bool, kept: bool, floats: bool = False
-) -> RacePlan:
+def plan_of(session: Session, model: str | None, topic: str, own: str, copies: bool, kept: bool) -> RacePlan:
     """What the form describes; SettingsError or ModelError says what is missing."""
     if not model:
         raise ModelError("There is no model to race; get one on the Models page.")
-    found = drift_price.listed(session, model)
+    found = listed(session, model)
     if found is None:
         raise ModelError("This model is not there any more; reload the page.")
     drafter = session.drafter_path(found.path)
@@ -270,8 +269,26 @@ def plan_of(
         raced, lesson = parted(own_prompts(own or ""))
     else:
         raced, lesson = topic_prompts(topic, RACED), lesson_prompts(topic, LESSON)
-    form = drift_price.float_form(found) if floats else ""
-    return RacePlan(found.path, drafter, settings, raced, lesson, kept=kept, copies=copies, form=form)
+    return RacePlan(found.path, drafter, settings, raced, lesson, kept=kept, copies=copies)
+
+
+def listed(session: Session, model: str) -> ModelInfo | None:
+    """The model at this path, if it is one that can be chosen."""
+    return next((one for one in models_list.targets(session.assistant) if str(one.path) == model), None)
+
+
+def price(session: Session, model: str | None) -> str:
+    """What checking several tokens costs with a model here, where guesses cannot pay; "" where they may, or nobody
+    measured it."""
+    found = listed(session, model) if model else None
+    cost = cost_of(session, found.path) if found is not None else None
+    if found is None or cost is None or gain(cost, 0.0, RIGHT) > 1:
+        return ""
+    times = cost.alone(FIVE) / cost.alone(1)
+    return (
+        f'<p class="od-under">This machine checks five tokens of {escape(found.name)} for {times:.1f} times the price '
+        "of one: guessing cannot pay for this file, even if three of five guesses were right and cost nothing.</p>"
+    )
 
 
 def parted(prompts: list[Prompt]) -> tuple[list[Prompt], list[Prompt]]:
@@ -311,19 +328,14 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         if GO in (request.query_params or {}) and session.race is None:
             told = start(session, chosen, DEFAULT_TOPIC, "", False, False)
         choices = gr.Dropdown(choices=models_list.choices(models_list.real_first(models)), value=chosen)
-        return {**look(parts, session, told), parts.model: choices, **priced(session, chosen)}
+        return {**look(parts, session, told), parts.model: choices, parts.price: price(session, chosen)}
 
-    def priced(session: Session, model: str | None) -> dict:
-        return dict(zip((parts.price, parts.float_form), drift_price.price(session, model), strict=True))
+    def model(chosen: str | None, request: gr.Request) -> str:
+        return price(session_of(sessions, request), chosen)
 
-    def model(chosen: str | None, request: gr.Request) -> dict:
-        return priced(session_of(sessions, request), chosen)
-
-    def go(
-        model: str | None, topic: str, own: str, copies: bool, kept: bool, floats: bool, request: gr.Request
-    ) -> dict:
+    def go(model: str | None, topic: str, own: str, copies: bool, kept: bool, request: gr.Request) -> dict:
         session = session_of(sessions, request)
-        return look(parts, session, start(session, model, topic, own, copies, kept, floats))
+        return look(parts, session, start(session, model, topic, own, copies, kept))
 
     def advance(request: gr.Request) -> dict:
         return look(parts, session_of(sessions, request))
@@ -341,8 +353,8 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
     def choose(topic: str) -> gr.Textbox:
         return gr.Textbox(visible=topic == OWN)
 
-    page.load(arrive, None, [*parts.outputs, parts.model, parts.price, parts.float_form], **PRIVATE)
-    parts.model.input(model, [parts.model], [parts.price, parts.float_form], **PRIVATE)
+    page.load(arrive, None, [*parts.outputs, parts.model, parts.price], **PRIVATE)
+    parts.model.input(model, [parts.model], [parts.price], **PRIVATE)
     parts.go.click(go, parts.values, parts.outputs, **PRIVATE)
     parts.teach.click(teach, None, parts.outputs, **PRIVATE)
     parts.stop.click(stop, None, parts.outputs, queue=False, **PRIVATE)

@@ -213,12 +213,7 @@ def _number(config: dict[str, Any], *keys: str) -> int:
 # Reckons from the folder's own numbers; neither the weights nor torch are touched.
 
 
-COMPUTED_BYTES = {
-    "float32": 4,
-    "bfloat16": 2,
-    "float16": 2,
-    "int8": 2,
-}  # of what is computed with; int8 is about weights only
+COMPUTED_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _STORED = {"F32": 4, "BF16": 2, "F16": 2}
 _RUNTIME = 8_000_000  # what torch sets up for the first passes
 _ROWS = 64  # of logits in one pass, at most
@@ -256,10 +251,8 @@ def _suggestion(info: ModelInfo, device: str, dtype: str, n_ctx: int, free: int)
     for shorter in (n_ctx // 2, n_ctx // 4, n_ctx // 8):
         if shorter >= 512 and folder_estimate(info, device, dtype, shorter).total <= free:
             return f"set the context length to {shorter} or less"
-    order = ("float32", "bfloat16", "int8")
-    for smaller in order[order.index(dtype) + 1 if dtype in order else 2 :]:
-        if folder_estimate(info, device, smaller, n_ctx).total <= free:
-            return f"set dtype to {smaller}"
+    if dtype == "float32" and folder_estimate(info, device, "bfloat16", n_ctx).total <= free:
+        return "set dtype to bfloat16"
     return "use a quantized GGUF of this model, a smaller model or a shorter context"
 
 
@@ -269,12 +262,7 @@ def _weights(info: ModelInfo, device: str, dtype: str) -> int:
     if not info.parameters:  # pytorch_model.bin does not say; its file is little more than the weights
         numbers = info.file_size // _STORED.get(info.quantization, 4)
         return each * numbers
-    copied = output * each if info.tied and device == "cpu" else 0
-    if dtype != "int8":
-        return each * info.parameters + copied
-    matrices = [shape for _, _, shape in tensor_headers(list(info.parts)) if len(shape) == 2]
-    linear = sum(prod(shape) for shape in matrices if prod(shape) != output)
-    return each * (info.parameters - linear) + linear + copied
+    return each * info.parameters + (output * each if info.tied and device == "cpu" else 0)
 
 
 # The weights of a folder as float32 arrays, one tensor at a time. safetensors files are mapped, not loaded, and need no

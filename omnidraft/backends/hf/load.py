@@ -6,7 +6,7 @@ torch and transformers are imported when the first folder is opened, not before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -75,7 +75,7 @@ def load(info: ModelInfo, device: str, dtype: str, threads: int, n_ctx: int, spa
     free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else available_bytes()
     check_room(info, device, dtype, n_ctx, free)
     try:
-        return _prepared(_read(info, dtype, loader), device, dtype, n_ctx + spare, state_layers(info.path))
+        return _prepared(_read(info, dtype, loader), device, n_ctx + spare, state_layers(info.path))
     except ModelError:
         raise
     except Exception as error:  # the libraries raise anything for a faulty file
@@ -83,9 +83,8 @@ def load(info: ModelInfo, device: str, dtype: str, threads: int, n_ctx: int, spa
 
 
 def _read(info: ModelInfo, dtype: str, loader: Any) -> Any:
-    computed = "bfloat16" if dtype == "int8" else dtype
     model, outcome = loader.from_pretrained(
-        str(info.path), dtype=getattr(torch, computed), local_files_only=True, trust_remote_code=False,
+        str(info.path), dtype=getattr(torch, dtype), local_files_only=True, trust_remote_code=False,
         use_safetensors=info.parts[0].suffix == ".safetensors", weights_only=True, output_loading_info=True,
     )  # fmt: skip
     missing = sorted(outcome["missing_keys"])
@@ -95,11 +94,9 @@ def _read(info: ModelInfo, dtype: str, loader: Any) -> Any:
     return model.eval()
 
 
-def _prepared(model: Any, device: str, dtype: str, n_ctx: int, states: list[bool]) -> Loaded:
+def _prepared(model: Any, device: str, n_ctx: int, states: list[bool]) -> Loaded:
     rows = model.get_output_embeddings().weight.shape[0]
     inputs = model.get_input_embeddings().weight.shape[0]
-    if dtype == "int8":
-        quantize_linears(model)
     model = model.to(device)
     if device == "cpu":
         pack_linears(model)
@@ -130,10 +127,9 @@ def _loader(info: ModelInfo, transformers: Any) -> Any:
     return transformers.AutoModelForCausalLM if as_text else transformers.AutoModelForImageTextToText
 
 
-# Linear layers for passes of a few rows, `pack_linears`, and for a quarter of the memory, `quantize_linears`. torch
-# multiplies a single row by one kernel and a few rows by another, which takes two to three times as long in float32.
-# oneDNN's kernel for reordered weights is faster than both, and four rows cost it no more than one, so that verifying
-# a draft costs about as much as one token. Imports torch; import it late.
+# Linear layers for passes of a few rows, `pack_linears`. torch multiplies a single row by one kernel and a few rows by
+# another, which takes two to three times as long in float32. oneDNN's kernel for reordered weights is faster than both,
+# and four rows cost it no more than one, so that verifying a draft costs about as much as one token.
 
 
 _ROWS = 4  # one to three rows take longer than four do
@@ -157,28 +153,6 @@ class PackedLinear(nn.Module):
         return out[..., :rows, :]
 
 
-class Int8Linear(nn.Module):
-    """Weights as whole numbers from -127 to 127 times a scale per output; what they are multiplied with stays as it is.
-
-    So every row's result depends on that row alone, as verification needs it.
-    """
-
-    def __init__(self, linear: nn.Linear) -> None:
-        super().__init__()
-        exact = linear.weight.detach().float()
-        scale = (exact.abs().amax(1) / 127).clamp(min=1e-12)
-        self.register_buffer("weight", (exact / scale[:, None]).round().to(torch.int8), persistent=False)
-        self.register_buffer("scale", scale.to(linear.weight.dtype), persistent=False)
-        self.bias = linear.bias
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if x.device.type == "cpu" and x.dtype == torch.bfloat16:
-            out = torch._weight_int8pack_mm(x.flatten(0, -2), self.weight, self.scale).unflatten(0, x.shape[:-1])
-        else:
-            out = F.linear(x, self.weight.to(x.dtype)) * self.scale
-        return out if self.bias is None else out + self.bias
-
-
 def pack_linears(model: nn.Module) -> bool:
     """Reorder the weights of all larger `nn.Linear`s of a model on the processor; False if this build of torch cannot.
 
@@ -187,26 +161,15 @@ def pack_linears(model: nn.Module) -> bool:
     first = next((module for module in model.modules() if type(module) is nn.Linear), None)
     if first is None or not _packable(first):
         return False
-    _replace(model, PackedLinear, lambda linear: linear.weight.nbytes >= _SMALL)
-    return True
-
-
-def quantize_linears(model: nn.Module) -> None:
-    """Turn every `nn.Linear` but the output layer, whose errors would reach the logits directly, into int8."""
-    output = model.get_output_embeddings()
-    _replace(model, Int8Linear, lambda linear: linear is not output)
-
-
-def _replace(model: nn.Module, make: Callable[[nn.Linear], nn.Module], wanted: Callable[[nn.Linear], bool]) -> None:
-    """Put `make(linear)` in the place of each wanted layer, giving up the old weights one layer at a time."""
-    made: dict[nn.Linear, nn.Module] = {}
+    made: dict[nn.Linear, PackedLinear] = {}
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
-            if child not in made and type(child) is nn.Linear and wanted(child):
-                made[child] = make(child)
-                child.weight = None
+            if child not in made and type(child) is nn.Linear and child.weight.nbytes >= _SMALL:
+                made[child] = PackedLinear(child)
+                child.weight = None  # given up one layer at a time
             if child in made:  # perhaps held in a second place
                 setattr(parent, name, made[child])
+    return True
 
 
 def _packable(linear: nn.Linear) -> bool:

@@ -84,7 +84,7 @@ def test_a_load_that_cannot_fit_is_refused_with_numbers_and_a_way_out(folder: Pa
     for free, way_out in {
         needed("float32", 8192) - 1: "set the context length to 4096 or less",
         needed("float32", 1024): "set the context length to 1024 or less",
-        needed("int8", 8192) // 4: "use a quantized GGUF of this model, a smaller model or a shorter context",
+        needed("bfloat16", 64) // 4: "use a quantized GGUF of this model, a smaller model or a shorter context",
     }.items():
         monkeypatch.setattr(load, "available_bytes", lambda free=free: free)
         with pytest.raises(ModelError) as caught:
