@@ -37,7 +37,6 @@ from ui.common.frame import PAGES, STYLES, Frame, ThemeCookie, theme
 from ui.drift import page as drift_page
 from ui.learning import page as learning_page
 from ui.models import page as models_page
-from ui.models import places
 
 # Puts the pages together into one Gradio application.
 
@@ -83,7 +82,6 @@ def make_app(sessions: Sessions, api_key: str | None = None) -> FastAPI:
     app.add_middleware(Guard, origins=lambda: _origins(sessions))
     transfer.add_routes(app, sessions)
     profiles_page.add_routes(app, sessions)
-    places.add_routes(app, sessions)
     api.add_routes(app, sessions, api_key)
     with warnings.catch_warnings():
         # Gradio warns that pages behind routes are not rendered on the server, which was not asked for.

@@ -117,7 +117,6 @@ class Pages:
         was left, and for Gradio's own answer to the cancelling of an event that is just over."""
         where = message.location.get("url") or ""
         known = any(part in message.text for part in EXPECTED) or where.endswith("/gradio_api/cancel")
-        known = known or ("/model-files?" in where and "422" in message.text)
         if message.type == "error" and not known:
             self.errors.append(f"{message.text} ({where})")
 

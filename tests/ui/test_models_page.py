@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import shutil
@@ -114,34 +113,6 @@ def test_models_of_other_programs_are_listed_when_they_are_allowed(make_server, 
     assert not page.is_checked("#od-programs label:has-text('Hugging Face') input")
     page.click("#od-programs label:has-text('Ollama')")
     page.wait_for_selector(card, state="detached")
-
-
-DROP = """(files) => {
-  const dataTransfer = new DataTransfer();
-  for (const [name, data] of files)
-    dataTransfer.items.add(new File([Uint8Array.from(atob(data), (letter) => letter.charCodeAt(0))], name));
-  const at = document.querySelector('#od-page h1');
-  for (const kind of ['dragover', 'drop'])
-    at.dispatchEvent(new DragEvent(kind, {dataTransfer, bubbles: true, cancelable: true}));
-}"""
-
-
-def drop(page, **files: bytes) -> None:
-    page.evaluate(DROP, [[name.replace("__", "."), base64.b64encode(data).decode()] for name, data in files.items()])
-
-
-@needs_eyes
-def test_a_model_dropped_with_its_projector_is_listed_as_one_that_sees(server, pages, tmp_path):
-    model, projector = vision_model(tmp_path / "elsewhere", "llava")
-    page = pages.open(server, "/models")
-    page.wait_for_selector(".od-models li")
-    drop(page, eyes__gguf=projector.read_bytes(), looking__gguf=model.read_bytes())
-    said(page, "looking.gguf is among the models now. mmproj-looking.gguf is among the models now.")
-    row = page.locator(".od-models li", has=page.locator("details[data-file$='/looking.gguf']"))
-    assert "sees pictures" in row.inner_text()
-    assert (server.data / "home/models/looking.gguf").read_bytes() == model.read_bytes()
-    row.locator("[data-kind=use]").click()
-    said(page, "looking answers from here on.")
 
 
 @needs_eyes

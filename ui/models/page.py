@@ -1,6 +1,6 @@
 """The models page: what is there, what it would take, loading and unloading, the drafter.
 
-Downloads are `downloads`' business; folders, dropped files and workers are `places`'.
+Downloads are `downloads`' business; folders and workers are `places`'.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ class Parts:
         gr.HTML("<h1>Models</h1>", elem_classes="od-lead")
         self.said = gr.HTML(elem_id="od-said")
         self.listed = gr.HTML(elem_id="od-models", js_on_load=view.SCRIPT)
-        self.brought = places.dropping()
         with gr.Group(elem_classes="od-group"):
             gr.HTML("<h2>How they are loaded</h2>")
             self.loading = {name: fields.make(name) for name in LOADING}
@@ -54,7 +53,6 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
         parts = Parts()
     said, listed = parts.said, parts.listed
     _wire(sessions, page, parts)
-    places.wire_dropped(sessions, parts.brought, said, listed)
     downloads.wire(sessions, parts.downloads, said, listed)
     places.wire(sessions, parts.places, said, listed)
     places.wire_workers(sessions, page, parts.workers, said)

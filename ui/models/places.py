@@ -1,9 +1,5 @@
-"""The parts of the models page that say where models lie and are computed: folders that are looked into, files that are
-dropped on the page, other machines that hold layers of a model this one cannot hold alone.
-
-A dropped file is a request's body, read as it comes: Gradio's own uploads are bounded, and made for what is read at
-once.
-"""
+"""The parts of the models page that say where models lie and are computed: folders that are looked into, and other
+machines that hold layers of a model this one cannot hold alone."""
 
 from __future__ import annotations
 
@@ -12,21 +8,16 @@ from html import escape
 from pathlib import Path
 
 import gradio as gr
-from fastapi import FastAPI, Request
-from fastapi.responses import PlainTextResponse
-from starlette.concurrency import run_in_threadpool
-from starlette.requests import ClientDisconnect
 
 from omnidraft.app import models_list, worker_list
 from omnidraft.app.catalog import existing_path
-from omnidraft.app.model_import import Incoming
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.app.worker_list import Named
 from omnidraft.backends.discovery import PROGRAMS, places
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size
-from ui.common.frame import EACH, PRIVATE, SMALL, script, session_of
+from ui.common.frame import PRIVATE, SMALL, session_of
 from ui.common.notes import cells, note, refusal_of, table
 from ui.models import view
 
@@ -131,67 +122,6 @@ def _where(session: Session) -> str:
         if name in PROGRAMS and not there:
             listed.append(f"{PROGRAMS[name]}: it keeps no models on this machine")
     return '<ul class="od-places">' + "".join(f"<li>{place}</li>" for place in listed) + "</ul>"
-
-
-CHUNK = 4 << 20  # bytes written at once
-_DROP = (
-    "<p>Drop a GGUF file anywhere on this page, or "
-    '<label class="od-bring">choose one<input type="file" class="od-hidden" accept=".gguf" multiple></label>; '
-    "it is checked, and copied to the models of this app. A projector goes with the model it is dropped with.</p>"
-)
-_DROP_SCRIPT = script("drop.js")
-
-
-def dropping() -> gr.HTML:
-    return gr.HTML(_DROP, elem_id="od-bring", js_on_load=_DROP_SCRIPT)
-
-
-def wire_dropped(sessions: Sessions, part: gr.HTML, said: gr.HTML, listed: gr.HTML) -> None:
-    """`said` tells how far it has come; `listed` shows the file when it is there."""
-
-    def tell(request: gr.Request, event: gr.EventData) -> dict:
-        state, text = event._data["state"], str(event._data["said"])[:2000]
-        told = {said: note(text, bad=state == "refused")}
-        return told if state == "busy" else {**told, listed: view.models(session_of(sessions, request))}
-
-    part.act(tell, None, [said, listed], **EACH)
-
-
-def add_routes(app: FastAPI, sessions: Sessions) -> None:
-    """`/model-files`: GET says why a file would not be taken, before any of it is sent; POST takes it."""
-
-    @app.get("/model-files")
-    def ask(name: str, size: int, beside: str = "") -> PlainTextResponse:
-        try:
-            Incoming(sessions.home, name, size, beside)
-        except OmniDraftError as error:
-            return PlainTextResponse(str(error))
-        return PlainTextResponse("")
-
-    @app.post("/model-files")
-    async def take(request: Request, name: str, size: int, beside: str = "") -> PlainTextResponse:
-        try:
-            incoming = Incoming(sessions.home, name, size, beside)
-            await _write(incoming, request)
-            return PlainTextResponse(await run_in_threadpool(incoming.take))
-        except OmniDraftError as error:
-            return PlainTextResponse(str(error), 422)
-        except ClientDisconnect:
-            return PlainTextResponse("", 499)
-
-
-async def _write(incoming: Incoming, request: Request) -> None:
-    held = bytearray()
-    try:
-        async for piece in request.stream():
-            held += piece
-            if len(held) >= CHUNK:
-                await run_in_threadpool(incoming.write, bytes(held))
-                held.clear()
-        await run_in_threadpool(incoming.write, bytes(held))
-    except BaseException:
-        incoming.drop()
-        raise
 
 
 _WORKERS = (
