@@ -7,7 +7,7 @@ from omnidraft.chats.pictures import PictureFile, TextFile, files_meta
 from omnidraft.chats.records import Conversation, Hit, Message
 from omnidraft.chats.store import ChatStore
 from omnidraft.chats.titles import automatic_title
-from omnidraft.chats.transfer import export_json, export_markdown, import_json, import_markdown, read_json
+from omnidraft.chats.transfer import export_json, export_markdown, import_json, read_json
 
 __all__ = [
     "ChatStore",
@@ -21,6 +21,5 @@ __all__ = [
     "export_markdown",
     "files_meta",
     "import_json",
-    "import_markdown",
     "read_json",
 ]

@@ -126,7 +126,7 @@ class Conversation:
 
     `named`: the user chose the title. `sampling`, `target` None: the profile's. `speculation`: may the drafter draft.
     `pinned`: it stands at the top of the list. `tools`: the functions that may always run, None: none are offered.
-    `tags`: words of its owner's it is found by. `archived`: put away behind all others.
+    `archived`: put away behind all others.
     """
 
     id: str
@@ -139,7 +139,6 @@ class Conversation:
     target: str | None = None
     speculation: bool = True
     pinned: bool = False
-    tags: tuple[str, ...] = ()
     tools: tuple[str, ...] | None = None
     archived: bool = False
 
@@ -306,25 +305,3 @@ _RULES: dict[str, Callable[[Any], bool]] = {
     "pictures": are_pictures,
     "partial": lambda value: isinstance(value, bool),
 }
-
-
-# Words of one's own on a conversation, to find it by: how many, how long, and that none stands twice.
-
-
-MAX_TAGS = 12
-MAX_LENGTH = 30
-_BETWEEN = re.compile("[,;#]")
-
-
-def tags_of(given: Any) -> tuple[str, ...]:
-    """The tags in a list from wherever, in their order; what is no text is passed over, what is too much left out."""
-    found: dict[str, str] = {}
-    for one in given if isinstance(given, list | tuple) else []:
-        if isinstance(one, str) and (tag := one_line(whole_text(one))[:MAX_LENGTH].strip()):
-            found.setdefault(tag.casefold(), tag)
-    return tuple(found.values())[:MAX_TAGS]
-
-
-def written_tags(text: str) -> tuple[str, ...]:
-    """Tags as a person writes them: between commas, or each behind a `#`."""
-    return tags_of(_BETWEEN.split(text))

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import fields
 from typing import Any, TypeVar
 
-from omnidraft.chats.records import Conversation, Message, sound, tags_of, whole_text
+from omnidraft.chats.records import Conversation, Message, sound, whole_text
 from omnidraft.chats.search import MessageIndex
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.settings.config import SamplingSettings, from_dict, to_dict
@@ -87,8 +87,8 @@ MIGRATIONS: tuple[Migration, ...] = (
         "CREATE TABLE pictures (digest TEXT PRIMARY KEY, data TEXT NOT NULL);",
     ),
     (
-        "no presets and prompts any more",
-        "DROP TABLE library;",
+        "no presets, prompts and tags any more",
+        "DROP TABLE library; ALTER TABLE conversations DROP COLUMN tags;",
     ),
 )
 
@@ -114,14 +114,12 @@ def _sampling(text: str | None) -> SamplingSettings | None:
 _STORED: dict[str, Callable[[Any], Any]] = {
     "system": whole_text,
     "sampling": lambda sampling: _json(sampling and to_dict(sampling)),
-    "tags": lambda tags: _json(tags_of(list(tags))),
     "tools": lambda tools: _json(tools and list(tools)),
     "meta": _json,
 }
 _READ: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("named", "speculation", "pinned", "archived", "active"), bool),
     "sampling": _sampling,
-    "tags": lambda text: tags_of(json.loads(text)),
     "tools": lambda text: text and tuple(json.loads(text)),
     "meta": lambda text: sound(json.loads(text)),
 }

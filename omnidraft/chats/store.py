@@ -35,7 +35,7 @@ class Place(Enum):
 
 
 LAST = Place.LAST
-CHANGEABLE = {"system", "sampling", "target", "speculation", "pinned", "archived", "tags", "tools"}
+CHANGEABLE = {"system", "sampling", "target", "speculation", "pinned", "archived", "tools"}
 # A clock set right again, or a file from elsewhere: by their dates they would head the list for years.
 _RECENT = "CASE WHEN updated > ? THEN 0 ELSE updated END DESC, rowid DESC"
 
@@ -104,7 +104,7 @@ class ChatStore:
             return self.get(chat)
 
     def update(self, chat: str, **changes: Any) -> Conversation:
-        """Change `system`, `sampling`, `target`, `speculation`, `pinned`, `archived`, `tags` or `tools`; TypeError for
+        """Change `system`, `sampling`, `target`, `speculation`, `pinned`, `archived` or `tools`; TypeError for
         other names."""
         if unknown := changes.keys() - CHANGEABLE:
             raise TypeError(f"a conversation has no {', '.join(sorted(unknown))} to change")
@@ -241,14 +241,13 @@ class ChatStore:
             self._touch(old.chat)
 
     def search(self, query: str, limit: int = 50) -> list[Hit]:
-        """Titles, tags and messages (every version) with all words of `query` or words beginning so; newest first."""
+        """Titles and messages (every version) with all words of `query` or words beginning so; newest first."""
         query = whole_text(query)
         if not query.split():
             return []
         with self._db.using():
             chats = {chat.id: chat for chat in self.conversations()}
-            named = ((chat, " ".join([chat.title, *chat.tags])) for chat in chats.values())
-            hits = [Hit(chat, None, chat.title) for chat, name in named if holds_words(name, query)]
+            hits = [Hit(chat, None, chat.title) for chat in chats.values() if holds_words(chat.title, query)]
             found = self._index.find(query, limit)
         return [*hits, *(Hit(chats[chat], message, text) for chat, message, text in found)][:limit]
 

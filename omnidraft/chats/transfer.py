@@ -1,4 +1,4 @@
-"""Conversations as files: JSON keeps everything, Markdown keeps what a person reads.
+"""Conversations as files: JSON keeps everything and comes back, Markdown is for people to read.
 
 What comes in is checked completely before anything is stored, and gets new ids, so importing twice gives two
 conversations. Knows nothing of SQLite.
@@ -6,18 +6,16 @@ conversations. Knows nothing of SQLite.
 
 from __future__ import annotations
 
-import itertools
 import json
-import re
 import time
 import uuid
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from omnidraft.chats.pictures import sound_pictures
-from omnidraft.chats.records import ROLES, Conversation, Message, json_value, sound, tags_of, title_of, whole_text
+from omnidraft.chats.records import ROLES, Conversation, Message, json_value, sound, title_of, whole_text
 from omnidraft.chats.store import ChatStore
-from omnidraft.chats.titles import UNTITLED, automatic_title, one_line
+from omnidraft.chats.titles import one_line
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.format import size
 from omnidraft.settings.config import SamplingSettings, from_dict, to_dict
@@ -44,7 +42,6 @@ def _conversation(given: Any, where: str) -> tuple[Conversation, list[Message]]:
         sampling=_sampling(fields.get("sampling"), where),
         target=None if target is None else whole_text(_take(fields, "target", str, where)),
         speculation=_take(fields, "speculation", bool, where),
-        tags=tags_of(fields.get("tags")),
     )
     return chat, _messages(_take(fields, "messages", list, where), chat.id, where)
 
@@ -123,77 +120,19 @@ def _wrong(what: str) -> StorageError:
     return StorageError(f"The file cannot be imported: {what}.")
 
 
-# A conversation as Markdown a person can read anywhere, and back. Comments that no renderer shows mark where turns
-# begin, because a turn may itself hold headings. A line of a message that looks like such a mark gets one more
-# backslash in front, which reading takes away again.
-
-
-_MARK = re.compile(r"<!-- omnidraft: (prompt|" + "|".join(ROLES) + r") -->\r?")
-_ESCAPABLE = re.compile(r"^(\\*<!-- omnidraft: )", re.MULTILINE)
-_ADDED = r"\\\1"  # one more backslash
-_ESCAPED = re.compile(r"^\\(\\*<!-- omnidraft: )", re.MULTILINE)
-_HEADINGS = {
-    "prompt": "System prompt",
-    "user": "User",
-    "assistant": "Assistant",
-    "system": "System",
-    "tool": "Tool",
-}
+_HEADINGS = {"user": "User", "assistant": "Assistant", "system": "System", "tool": "Tool"}
 
 
 def write_markdown(chat: Conversation, messages: Sequence[Message]) -> str:
     """Title, system prompt if there is one, then the given turns, each with its text files and the names of its
     pictures."""
-    turns = [("prompt", chat.system)] if chat.system else []
-    turns += [(message.role, _as_read(message)) for message in messages]
-    parts = [f"# {chat.title}\n"]
-    for role, content in turns:
-        parts.append(f"<!-- omnidraft: {role} -->\n## {_HEADINGS[role]}\n\n{_ESCAPABLE.sub(_ADDED, content)}\n")
-    return "\n".join(parts)
+    turns = [("System prompt", chat.system)] if chat.system else []
+    turns += [(_HEADINGS[message.role], _as_read(message)) for message in messages]
+    return "\n".join([f"# {chat.title}\n", *(f"## {heading}\n\n{content}\n" for heading, content in turns)])
 
 
 def _as_read(message: Message) -> str:
     return "\n".join([*(f"[picture: {one_line(name)}]" for name, _ in message.pictures), message.prompt])
-
-
-def parse_markdown(text: str) -> tuple[Conversation, list[Message]]:
-    """A conversation with new ids from `write_markdown`'s text; StorageError if it holds no turn."""
-    lines = text.split("\n")
-    starts = [number for number, line in enumerate(lines) if _MARK.fullmatch(line)]
-    turns = []
-    for start, end in itertools.pairwise([*starts, len(lines)]):
-        mark = _MARK.fullmatch(lines[start])
-        turns.append((mark[1] if mark else "", _content(lines[start + 1 : end])))
-    messages = [(role, content) for role, content in turns if role != "prompt"]
-    if not messages:
-        raise StorageError("The file cannot be imported: it holds no turn of a conversation exported by OmniDraft.")
-    system = next((content for role, content in turns if role == "prompt"), "")
-    return _build(lines[: starts[0]], system, messages)
-
-
-def _content(lines: list[str]) -> str:
-    """The text of a turn: without its heading, the empty line behind that, and the one before the next mark."""
-    if lines and lines[0].startswith("## "):
-        lines = lines[1:]
-        if lines and not lines[0].strip():
-            lines = lines[1:]
-    if lines and not lines[-1].strip():
-        lines = lines[:-1]
-    return _ESCAPED.sub(r"\1", "\n".join(lines))
-
-
-def _build(top: list[str], system: str, turns: list[tuple[str, str]]) -> tuple[Conversation, list[Message]]:
-    now = time.time()
-    heading = next((title_of(line[2:]) for line in top if line.startswith("# ")), "")
-    first = next((content for role, content in turns if role == "user"), "")
-    automatic = automatic_title(first) if first else UNTITLED
-    title = heading or automatic
-    chat = Conversation(uuid.uuid4().hex, title, now, now, title != automatic, whole_text(system))
-    messages: list[Message] = []
-    for role, content in turns:
-        parent = messages[-1].id if messages else None
-        messages.append(Message(uuid.uuid4().hex, chat.id, parent, role, whole_text(content), now))
-    return chat, messages
 
 
 # Whole files.
@@ -244,16 +183,11 @@ def export_markdown(store: ChatStore, chat: str) -> str:
     return write_markdown(conversation, store.path(chat))
 
 
-def import_markdown(store: ChatStore, text: str | bytes) -> Conversation:
-    """Add a conversation from `export_markdown`'s text. StorageError if it holds none."""
-    return store.insert([parse_markdown(_decoded(text))])[0]
-
-
 def _plain(chat: Conversation, messages: list[Message]) -> dict[str, object]:
     sampling = None if chat.sampling is None else to_dict(chat.sampling)
     return {
         **{name: getattr(chat, name) for name in ("title", "named", "created", "updated", "system")},
-        "sampling": sampling, "target": chat.target, "speculation": chat.speculation, "tags": list(chat.tags),
+        "sampling": sampling, "target": chat.target, "speculation": chat.speculation,
         "messages": [{name: getattr(message, name) for name in _MESSAGE} for message in messages],
     }  # fmt: skip
 

@@ -12,7 +12,6 @@ from omnidraft.chats import (
     export_json,
     export_markdown,
     import_json,
-    import_markdown,
 )
 from omnidraft.errors import StorageError
 from omnidraft.settings.config import SamplingSettings
@@ -74,39 +73,10 @@ def test_any_tree_survives_json(tmp_path_factory, turns, system):
         assert shape(store, imported.id) == shape(store, chat)
 
 
-LINES = st.sampled_from(
-    ["", " ", "<!-- omnidraft: user -->", "\\<!-- omnidraft: user -->", "## User", "# t", "text", "\\", "a\r", "```"]
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.lists(LINES, max_size=6).map("\n".join) | TEXTS, min_size=1, max_size=4), TEXTS)
-def test_any_texts_survive_markdown(tmp_path_factory, contents, system):
-    with ChatStore(tmp_path_factory.mktemp("md") / "chats.sqlite") as store:
-        chat = store.create(system=system).id
-        for number, content in enumerate(contents):
-            store.append(chat, ("user", "assistant")[number % 2], content)
-        imported = import_markdown(store, export_markdown(store, chat).encode())
-        turns = [[(m.role, m.content) for m in store.path(of)] for of in (chat, imported.id)]
-        assert turns[0] == turns[1]
-        assert imported.system == system
-        assert imported.title == store.get(chat).title
-
-
 def test_markdown_reads_like_a_page_and_shows_the_active_branch(store, chat):
     assert export_markdown(store, chat) == (
-        "# Springs?\n\n"
-        "<!-- omnidraft: prompt -->\n## System prompt\n\nBe brief.\n\n"
-        "<!-- omnidraft: user -->\n## User\n\nTides?\n\n"
-        "<!-- omnidraft: assistant -->\n## Assistant\n\nMoon.\n"
+        "# Springs?\n\n## System prompt\n\nBe brief.\n\n## User\n\nTides?\n\n## Assistant\n\nMoon.\n"
     )
-
-
-def test_markdown_from_elsewhere_is_refused_with_a_sentence(store):
-    for text in ("", "# Title\n\n## User\n\nhello", b"\xff\xfe", "<!-- omnidraft: prompt -->\n## System prompt\n\nx\n"):
-        with pytest.raises(StorageError, match="cannot be imported"):
-            import_markdown(store, text)
-    assert store.conversations() == []
 
 
 BAD = [

@@ -23,7 +23,7 @@ def week(draw: random.Random) -> list[tuple[Conversation, list[Message]]]:
     stream = draw.choices(words, [1 / (rank + 2) for rank in range(WORDS)], k=BYTES // 7)
     each, now, made = len(stream) // MESSAGES, time.time() - 7 * 86400, []
     for number in range(CHATS):
-        chat = Conversation(uuid.uuid4().hex, f"Talk {number}", now, now + number, tags=(f"t{number % 7}",))
+        chat = Conversation(uuid.uuid4().hex, f"Talk {number}", now, now + number)
         said: list[Message] = []
         for turn in range(MESSAGES // CHATS + (number < MESSAGES % CHATS)):
             text = " ".join(stream.pop() for _ in range(each)) + (f" rareword{number}" if not turn else "")

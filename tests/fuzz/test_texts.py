@@ -14,7 +14,7 @@ from omnidraft.backends.prompting.formats.open import read
 from omnidraft.backends.prompting.grammar import check_grammar, gbnf_grammar, json_grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.templates import ChatTemplate
-from omnidraft.chats import ChatStore, export_json, export_markdown, import_json, import_markdown
+from omnidraft.chats import ChatStore, export_json, import_json
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.profiles.exporting import export_profile
 from omnidraft.profiles.importing import import_profile
@@ -50,16 +50,6 @@ def test_conversations(store, by):
             store.path(chat.id)
             export_json(store, [chat.id])
             store.delete(chat.id)
-
-
-@fuzz(60)
-@given(SEEDS)
-def test_conversations_in_markdown(store, by):
-    data = export_markdown(store, store.conversations()[-1].id).encode()
-    with refused_at_most():
-        chat = import_markdown(store, damaged(data * by.choice([1, 3]), by))
-        store.path(chat.id)
-        store.delete(chat.id)
 
 
 NAMES = [

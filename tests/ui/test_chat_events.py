@@ -194,7 +194,7 @@ def test_a_conversation_from_elsewhere_names_no_file_to_be_opened(ada, tmp_path)
 
 def test_what_was_deleted_last_comes_back_whole_and_once(page, other_page, ada):
     (one, _), (two, _) = spoken(ada), spoken(ada)
-    ada.store.update(one, pinned=True, tags=["kept"])
+    ada.store.update(one, pinned=True)
     before = [ada.store.snapshot(chat) for chat in (one, two)]
     update = page.row(one, kind="delete", id="", ids=[one, two])
     assert "2 conversations were deleted" in update["notice"]

@@ -125,29 +125,6 @@ def test_a_conversation_leaves_and_comes_back_as_a_file(server, pages, tmp_path)
     assert answers(page) == before
 
 
-def test_tags_are_written_and_filter_the_list(server, pages):
-    page = pages.open(server)
-    new_chat(page)
-    for talk in ("Bread", "Boats"):
-        said = {"versions": [{"role": "user", "content": [{"type": "text", "text": talk}]}], "currentlySelected": 0}
-        whole = json.dumps({"name": talk, "createdAt": 1_700_000_000_000, "messages": [said]}).encode()
-        upload = {"name": "c.json", "mimeType": "application/json", "buffer": whole}
-        page.set_input_files("#od-transfer input[type=file]", upload)
-        page.wait_for_selector("#od-notice >> text=1 conversation with 1 message came in from LM Studio.")
-        page.wait_for_selector(f"#od-rows .od-item[aria-current] >> text={talk}")
-    page.hover("#od-rows .od-item:has-text('Bread')")
-    page.click("#od-rows .od-item:has-text('Bread') button[data-kind=tag]")
-    page.keyboard.type("kitchen, 2024")
-    page.keyboard.press("Enter")
-    page.wait_for_selector("#od-rows .od-row >> text=#kitchen #2024")
-    for state in ("hidden", "visible"):
-        page.click("#od-rows .od-tags >> text=#kitchen")
-        page.wait_for_selector("#od-rows .od-item:has-text('Boats')", state=state)
-        assert page.is_visible("#od-rows .od-item:has-text('Bread')")
-    write(page, "#od-search input", "2024")
-    page.wait_for_selector("#od-rows .od-item:has-text('Boats')", state="detached")
-
-
 def test_the_target_changes_in_the_middle_of_a_conversation_and_says_what_happened(server, pages):
     page = pages.open(server)
     new_chat(page)

@@ -1,14 +1,13 @@
 """The list of the conversations as HTML.
 
 A script turns clicks into one event, `act`. It carries {kind, id} of the button, `at`, the time by the page's clock in
-ms, and the new `title` where one is renamed or tagged; `open` is a click on the row. Titles come from outside and are
+ms, and the new `title` where one is renamed; `open` is a click on the row. Titles come from outside and are
 escaped.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from html import escape
 
 from omnidraft.app.session import Session
@@ -19,10 +18,8 @@ _PEN = "M4 20l1-4L16 5l3 3L8 19z"
 _BIN = "M5 7h14M10 7V5h4v2M7 7l1 12h8l1-12"
 _STOP = "M8 8h8v8H8z"
 _PIN = "M9 4h6l-1 6 3 4H7l3-4zM12 14v6"
-_TAG = "M4 4h8l8 8-8 8-8-8zM8.5 8.5h.01"
 _BACK = "M4 13h4l2 3h4l2-3h4M4 13v6h16v-6M12 11V3M9 6l3-3 3 3"
 SHOWN = 300
-SHOWN_TAGS = 12
 _PICK = (
     '<div class="od-pick"><button type="button" data-pick="begin">Select</button><span>'
     '<button type="button" data-pick="archive">Archive</button><a data-pick="export" download>Export</a>'
@@ -38,7 +35,7 @@ def listing(session: Session, current: str, query: str = "") -> str:
     chats = [c for c in session.store.conversations(SHOWN) if c.id == current or c.title != "New chat" or c.named]
     if not chats:
         return '<p class="od-none">No conversations yet.</p>'
-    parts, group = [_PICK, _tags(chats)], None
+    parts, group = [_PICK], None
     for chat in chats:
         if chat.archived:
             break  # they come last
@@ -78,18 +75,16 @@ def _row(chat: Conversation, current: str, snippet: str = "", writing: bool = Fa
     name, title, pin = escape(chat.id), escape(chat.title), "Unpin" if chat.pinned else "Pin"
     stop = _act("stop", "Stop the answer in", title, _STOP, "Stop its answer", "od-writing") if writing else ""
     acts = (
-        _act("tag", "Tags of", title, _TAG, "Tags"),
         _act("unarchive", "Unarchive", title, _BACK) if chat.archived else _act(pin.lower(), pin, title, _PIN),
         _act("rename", "Rename", title, _PEN),
         _act("ask-delete", "Delete", title, _BIN),
     )
     here = 'aria-current="true"' if chat.id == current else ""
-    below = escape("  ".join(filter(None, [" ".join(f"#{tag}" for tag in chat.tags), snippet])))
     return (
-        f'<div class="od-item" data-id="{name}" data-tags="{escape(", ".join(chat.tags))}" {here}>'
+        f'<div class="od-item" data-id="{name}" {here}>'
         f'<label class="od-box"><input type="checkbox" value="{name}" aria-label="Choose {title}"></label>'
         f'<a href="{address(name)}" class="od-row" data-kind="open"><span>{title}</span>'
-        f"{f'<small>{below}</small>' if below else ''}</a>"
+        f"{f'<small>{escape(snippet)}</small>' if snippet else ''}</a>"
         f'{stop}<span class="od-acts">{"".join(acts)}</span></div>'
     )
 
@@ -100,19 +95,6 @@ def _act(kind: str, word: str, title: str, path: str, hint: str = "", mark: str 
         f'<button type="button" class="{f"od-act {mark}".strip()}" data-kind="{kind}" aria-label="{word} {title}" '
         f'title="{hint or word}"><svg viewBox="0 0 24 24" aria-hidden="true"><path d="{path}"/></svg></button>'
     )
-
-
-def _tags(chats: list[Conversation]) -> str:
-    """The tags there are, those used most first; a click filters."""
-    counted = Counter(tag for chat in chats for tag in chat.tags)
-    if not counted:
-        return ""
-    made = "".join(
-        f'<button type="button" data-kind="filter" data-tag="{escape(tag)}" aria-pressed="false">'
-        f"#{escape(tag)}</button>"
-        for tag, _ in counted.most_common(SHOWN_TAGS)
-    )
-    return f'<div class="od-tags" role="group" aria-label="Show only">{made}</div>'
 
 
 def _age(updated: float) -> str:

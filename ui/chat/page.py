@@ -12,7 +12,6 @@ import gradio as gr
 
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.chats.records import written_tags
 from omnidraft.errors import OmniDraftError
 from omnidraft.profiles.importing import taken
 from ui.chat import attachments
@@ -70,7 +69,7 @@ class Page:
         with gr.Row(elem_id="od-transfer"):
             self.links = gr.HTML(elem_id="od-links")
             self.upload = gr.UploadButton(
-                "Import", file_types=[".json", ".md", ".zip"], elem_id="od-import", min_width=0, **SMALL
+                "Import", file_types=[".json", ".zip"], elem_id="od-import", min_width=0, **SMALL
             )
 
     def _conversation(self) -> None:
@@ -124,7 +123,7 @@ class Page:
                 self.options = Options()
 
 
-# What happens in the list of conversations: one is opened, renamed, tagged, deleted, forgotten; files of them come.
+# What happens in the list of conversations: one is opened, renamed, deleted, forgotten; files of them come.
 
 
 TOO_LATE = "This cannot be taken back any more: only what was deleted last can."
@@ -171,8 +170,6 @@ class Conversations(Handlers):
                 session.store.update(chat, archived=False)
             case "pin" | "unpin":
                 session.store.update(chat, pinned=kind == "pin")
-            case "tag":
-                session.store.update(chat, tags=written_tags(title))
             case "rename":
                 session.store.rename(chat, title)
 

@@ -10,7 +10,7 @@ from fastapi.responses import PlainTextResponse
 
 from omnidraft.app.sessions import Sessions, session_of_request
 from omnidraft.backends.pictures import media_type
-from omnidraft.chats import ChatStore, Conversation, export_json, export_markdown, import_json, import_markdown
+from omnidraft.chats import ChatStore, Conversation, export_json, export_markdown, import_json
 from omnidraft.chats.foreign.reading import read_foreign
 from omnidraft.chats.foreign.turns import is_zip
 from omnidraft.errors import OmniDraftError, StorageError
@@ -62,9 +62,7 @@ def import_file(store: ChatStore, file: Path) -> tuple[list[Conversation], str]:
             return store.insert(brought.conversations), brought.sentence()
         if zipped:
             raise StorageError("The file cannot be imported: the archive holds no conversations of a known program.")
-        added = import_json(store, data)
-    else:
-        added = [import_markdown(store, data)]
+    added = import_json(store, data)
     return added, f"{len(added)} conversation{'s were' if len(added) != 1 else ' was'} imported."
 
 

@@ -14,12 +14,12 @@ const ask = (item) => {
   item.append(sure);
   sure.querySelector('[data-kind=keep]').focus();
 };
-const write = (item, kind, text, label) => {
+const rename = (item) => {
   const row = item.querySelector('.od-row');
   if (item.querySelector('input:not([type])')) return;
   const input = document.createElement('input');
-  input.value = text;
-  input.setAttribute('aria-label', label);
+  input.value = row.querySelector('span').textContent;
+  input.setAttribute('aria-label', 'Title');
   input.maxLength = 120;
   row.hidden = true;
   item.prepend(input);
@@ -31,7 +31,7 @@ const write = (item, kind, text, label) => {
     const title = input.value.trim();
     input.remove();
     row.hidden = false;
-    if (save) send(kind, item.dataset.id, {title});
+    if (save) send('rename', item.dataset.id, {title});
   };
   input.addEventListener('keydown', (key) => {
     if (key.key === 'Enter') end(true);
@@ -43,29 +43,13 @@ element.addEventListener('click', (event) => {
   const button = event.target.closest('[data-kind]');
   if (!button || (button.href && (event.ctrlKey || event.metaKey || event.shiftKey))) return;  // a tab of its own
   event.preventDefault();
-  const item = button.closest('.od-item');  // none around a tag to filter by
+  const item = button.closest('.od-item');
   const kind = button.dataset.kind;
   if (kind === 'keep') item.querySelector('.od-sure').remove();
   else if (kind === 'ask-delete') ask(item);
-  else if (kind === 'rename') write(item, 'rename', item.querySelector('.od-row span').textContent, 'Title');
-  else if (kind === 'tag') write(item, 'tag', item.dataset.tags, 'Tags, between commas');
-  else if (kind === 'filter') { chosen = chosen === button.dataset.tag ? '' : button.dataset.tag; filter(); }
+  else if (kind === 'rename') rename(item);
   else send(kind, item.dataset.id);
 });
-// Tags: a click on one leaves only the rows that have it, until it is clicked again or nothing has it any more.
-let chosen = '';
-const filter = () => {
-  const buttons = [...element.querySelectorAll('[data-kind=filter]')];
-  if (!buttons.some((button) => button.dataset.tag === chosen)) chosen = '';
-  for (const button of buttons) button.setAttribute('aria-pressed', String(button.dataset.tag === chosen));
-  const has = (item) => !chosen || (item.dataset.tags || '').split(', ').includes(chosen);
-  for (const item of element.querySelectorAll('.od-item')) item.hidden = !has(item);
-  for (const age of element.querySelectorAll('.od-age')) {
-    let next = age.nextElementSibling;
-    while (next?.hidden) next = next.nextElementSibling;
-    age.hidden = !next?.classList.contains('od-item');
-  }
-};
 // The list is drawn over with every change, and its elements become other rows: the keyboard stays at the same one.
 let held = null;
 document.addEventListener('focusin', (event) => {
@@ -80,6 +64,4 @@ const hold = () => {
   const button = element.querySelector(`.od-item[data-id="${CSS.escape(held.id)}"] [data-kind="${held.kind}"]`);
   if (button !== at) button?.focus();
 };
-new MutationObserver(() => { filter(); hold(); }).observe(
-  element, {childList: true, subtree: true, attributeFilter: ['data-id']},
-);
+new MutationObserver(hold).observe(element, {childList: true, subtree: true, attributeFilter: ['data-id']});

@@ -77,8 +77,7 @@ def read_foreign(file: Path) -> Brought | None:
 
 
 def _stored(said: dict[str, Any]) -> tuple[Conversation, list[Message]]:
-    chat = Conversation(**{**said["chat"], "tags": tuple(said["chat"]["tags"])})
-    return chat, [Message(**message) for message in said["messages"]]
+    return Conversation(**said["chat"]), [Message(**message) for message in said["messages"]]
 
 
 # The child that reads another program's export, so that a file made to fill the memory fills only its own. Run by
