@@ -22,7 +22,7 @@ _COMMANDS = {
     "chat": "talk to a model, or answer prompts and print JSON",
     "models": "list the models found, get or import one",
     "bench": "measure what the project claims",
-    "profile": "list, carry away and forget what belongs to a person",
+    "profile": "list and forget what belongs to a person",
     "vocab": "compare two vocabularies",
     "formats": "find out how a model writes thoughts and calls, and read an answer",
     "worker": "lend this machine to a larger model's layers",

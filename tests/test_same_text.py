@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from models.recipe.forms import requantized
 from omnidraft.app import conversing
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.race_job import RacePlan
@@ -21,7 +22,6 @@ from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
 from tests.answering import PLAIN, answered, loaded
-from tests.forms import requantized
 from tests.real import GEMMA, QWEN, SMOL, real_model
 from tests.server.test_api import client
 from tests.serving import SETTINGS, serving

@@ -22,7 +22,7 @@ from fastapi.responses import PlainTextResponse, Response
 
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
-from omnidraft.profiles.importing import clear_uploads
+from omnidraft.profiles.uploads import clear_uploads
 from omnidraft.server import HOST
 from omnidraft.server.api import routes as api
 from omnidraft.server.api.errors import error_reply

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import torch
 
-from omnidraft.backends.gguf.convert import requantized
-
 from .answers import Writer, prompts, read_training
 from .cut import export, new_model, read_model, read_vocabulary
+from .forms import requantized
 from .train import Rows, Training
 
 SOURCE = "SmolLM2-135M-Instruct-Q4_1.gguf"

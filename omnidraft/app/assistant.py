@@ -28,7 +28,7 @@ from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER
 from omnidraft.learning.learner import Learner
 from omnidraft.learning.material.record import CAPTURE, Answered
 from omnidraft.profiles.forget import Forgotten, forget_everything_from, forget_from
-from omnidraft.profiles.importing import clear_uploads
+from omnidraft.profiles.uploads import clear_uploads
 from omnidraft.settings.config import AppSettings, CacheSettings, ModelSettings
 from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import DataHome

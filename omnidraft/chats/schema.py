@@ -86,10 +86,6 @@ MIGRATIONS: tuple[Migration, ...] = (
         # data: base64 of a PNG or JPEG file; digest: the SHA-256 of that file, by which messages name it.
         "CREATE TABLE pictures (digest TEXT PRIMARY KEY, data TEXT NOT NULL);",
     ),
-    (
-        "no presets, prompts and tags any more",
-        "DROP TABLE library; ALTER TABLE conversations DROP COLUMN tags;",
-    ),
 )
 
 

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from omnidraft.profiles.backups import back_up_all, look_after, own_backups
 from omnidraft.storage.encryption import open_home
 from omnidraft.storage.encryption.header import Asked
-from omnidraft.storage.paths import DataHome, data_root
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,8 +28,5 @@ def add_passphrase_file(parser: argparse.ArgumentParser) -> None:
 @contextmanager
 def opened(args: argparse.Namespace) -> Iterator[None]:
     """Have the data home open inside, so that nobody converts it; made encrypted first if that is asked for."""
-    home = DataHome(data_root(args.data_dir))
-    earlier = own_backups(home)
-    with closing(open_home(home.root, Asked(args.passphrase_file), args.encrypt, back_up_all)):
-        look_after(home, earlier)
+    with closing(open_home(args.data_dir, Asked(args.passphrase_file), args.encrypt)):
         yield

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from omnidraft.cli.data import add_passphrase_file, opened
 from omnidraft.cli.report import add_action
-from omnidraft.profiles.backups import back_up_all
 from omnidraft.storage.encryption import change_passphrase, make_plain
 from omnidraft.storage.encryption.header import NEW_VARIABLE, Asked, read_header
 from omnidraft.storage.paths import data_root
@@ -45,9 +44,7 @@ def _on(args: argparse.Namespace) -> str:
 
 
 def _off(args: argparse.Namespace) -> str:
-    return (
-        f"The data in {make_plain(args.data_dir, Asked(args.passphrase_file), back_up_all)} is not encrypted any more."
-    )
+    return f"The data in {make_plain(args.data_dir, Asked(args.passphrase_file))} is not encrypted any more."
 
 
 def _change(args: argparse.Namespace) -> str:

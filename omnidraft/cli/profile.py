@@ -1,4 +1,4 @@
-"""`profile`: one person's settings, conversations and what was learned from them: listed, carried away, forgotten."""
+"""`profile`: one person's settings, conversations and what was learned from them: listed, renamed, forgotten."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from omnidraft.cli.report import add_action
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.format import size
-from omnidraft.profiles.backups import back_up
-from omnidraft.profiles.exporting import export_profile
 from omnidraft.profiles.folders import (
     create_profile,
     delete_profile,
@@ -27,7 +24,6 @@ from omnidraft.profiles.folders import (
     rename_profile,
 )
 from omnidraft.profiles.forget import Source, find_source, forget_chat, forget_everything, list_sources
-from omnidraft.profiles.importing import import_profile
 from omnidraft.settings.file import reset_settings
 from omnidraft.storage.paths import DEFAULT_PROFILE, DataHome, find_data_home
 
@@ -52,15 +48,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--yes", action="store_true", help="do not ask")
     sub = _action(actions, "reset-settings", "put the defaults in place of a profile's settings", _reset_settings)
     sub.add_argument("name", nargs="?", default=DEFAULT_PROFILE)
-    sub = _action(actions, "export", "write a profile to one file", _export)
-    sub.add_argument("name")
-    sub.add_argument("file", type=Path, help="a zip file, or a folder to put <name>.zip in")
-    sub.add_argument("--overwrite", action="store_true", help="replace a file that is there")
-    sub = _action(actions, "backup", "keep a copy of a profile as one file, encrypted if the profile is", _backup)
-    sub.add_argument("name", nargs="?", default=DEFAULT_PROFILE)
-    sub = _action(actions, "import", "add a profile from an exported file", _import)
-    sub.add_argument("file", type=Path)
-    sub.add_argument("--name", help="call it so (default: as it was called)")
     sub = _action(actions, "forget", "remove conversations and everything learned from them", _forget)
     sub.add_argument("name", nargs="?", default=DEFAULT_PROFILE)
     what = sub.add_mutually_exclusive_group(required=True)
@@ -130,23 +117,6 @@ def _delete(args: argparse.Namespace, home: DataHome) -> int:
     _confirm(args, f"This removes the profile {profile.name} with everything in it.", profile.name)
     delete_profile(home, profile.name)
     return _say(args, f"The profile {profile.name} was removed.", name=profile.name)
-
-
-def _export(args: argparse.Namespace, home: DataHome) -> int:
-    file = export_profile(home, args.name, args.file, overwrite=args.overwrite)
-    taken = file.stat().st_size
-    return _say(args, f"Written to {file} ({size(taken)}).", name=args.name, file=str(file), bytes=taken)
-
-
-def _backup(args: argparse.Namespace, home: DataHome) -> int:
-    file = back_up(home, args.name, asked_for=True)
-    taken = file.stat().st_size
-    return _say(args, f"Kept in {file} ({size(taken)}).", name=args.name, file=str(file), bytes=taken)
-
-
-def _import(args: argparse.Namespace, home: DataHome) -> int:
-    profile = import_profile(home, args.file, args.name)
-    return _say(args, f"The profile {profile.name} was added.", name=profile.name, path=str(profile.root))
 
 
 def _forget(args: argparse.Namespace, home: DataHome) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import uuid
 from collections.abc import Sequence
@@ -13,12 +12,9 @@ from omnidraft.errors import SettingsError, StorageError
 from omnidraft.storage.database import is_open
 from omnidraft.storage.files import erase, reason, remove, sync_folder
 from omnidraft.storage.paths import DataHome, Part, ProfilePaths, make_folder, measured, profile_name
-from omnidraft.storage.scratch import sweep
 from omnidraft.storage.vault import BACKUPS, vault_of
 
 DELETED = ".deleted-"  # renamed so before removal: a kill in between never leaves half a profile
-INCOMING = ".incoming-"  # an import being checked
-OUTGOING = ".outgoing-"  # the copy an export packs
 
 
 _PARTS = {
@@ -29,7 +25,6 @@ _PARTS = {
     "adapters": "What the drafter has learned, one folder per version.",
     "metrics": "Acceptance and speed over time.",
 }
-_BACKUP = "A backup from before this profile was rewritten; `profile import` reads it."
 DATABASES = ("chats", "ngrams", "replay", "metrics")
 
 
@@ -92,21 +87,14 @@ def profile_size(paths: ProfilePaths) -> int:
 def describe_profile(paths: ProfilePaths) -> list[Part]:
     """Where each part of a profile lives, what it is, and how many bytes it takes."""
     parts = _PARTS if vault_of(paths.root) is None else {**_PARTS, "settings": "Settings, encrypted."}
-    found = [Part(name, path, what, measured(path)) for name, what in parts.items() for path in [getattr(paths, name)]]
-    return found + [Part("backup", path, _BACKUP, measured(path)) for path in backups_of(paths)]
-
-
-def backups_of(paths: ProfilePaths) -> list[Path]:
-    """All backups of a profile: NAME.zip, and NAME@TIME.zip that were asked for."""
-    folder, name = paths.root.parent / BACKUPS, paths.root.name
-    return sorted(path for path in folder.glob("*.zip") if path.stem.partition("@")[0] == name)
+    return [Part(name, path, what, measured(path)) for name, what in parts.items() for path in [getattr(paths, name)]]
 
 
 def erase_backups(paths: ProfilePaths) -> None:
-    """All that was said is in them; also what a killed program had written of one."""
-    begun = (paths.root.parent / BACKUPS).glob(f".{glob.escape(paths.root.name)}[.@]*.tmp")
-    for path in [*backups_of(paths), *begun]:
-        erase(path)
+    """Those that earlier versions made of the profile: all that was said is in them."""
+    for path in (paths.root.parent / BACKUPS).glob("*.zip"):
+        if path.stem.partition("@")[0] == paths.root.name:
+            erase(path)
 
 
 def in_use(paths: ProfilePaths, databases: Sequence[str] = DATABASES) -> bool:
@@ -145,9 +133,7 @@ def _rename(old: Path, new: Path) -> None:
 
 
 def remove_leftovers(home: DataHome) -> None:
-    """Remove what imports, exports and deletions that were killed left."""
-    for passing in (INCOMING, OUTGOING):
-        sweep(home.profiles, passing)
+    """Remove what deletions that were killed left."""
     for doomed in home.profiles.glob(f"{DELETED}*"):
         with suppress(OSError):
             remove(doomed)

@@ -24,7 +24,7 @@ from omnidraft.learning.adapters.serving import MERGED
 from omnidraft.learning.adapters.store import AdapterStore, read_candidate
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.profiles.folders import erase_backups, existing, in_use, refuse_in_use
-from omnidraft.profiles.importing import clear_uploads
+from omnidraft.profiles.uploads import clear_uploads
 from omnidraft.storage import database
 from omnidraft.storage.files import erase, read_json, sync_folder
 from omnidraft.storage.paths import DataHome, ProfilePaths

@@ -179,12 +179,6 @@ def open_database(path: Path, application_id: int, migrations: Sequence[Migratio
     return connection
 
 
-def is_behind(path: Path, migrations: Sequence[Migration]) -> bool:
-    """Whether a file of ours was last open before the newest of these migrations. StorageError if it is damaged."""
-    names = {name for (name,) in _read(path, "SELECT name FROM migrations")}
-    return bool(names) and any(name not in names for name, _ in migrations)
-
-
 def check(path: Path) -> None:
     """StorageError for a database that is damaged; nothing for one that is not there."""
     if _read(path, "PRAGMA quick_check(1)") not in ([], [("ok",)]):

@@ -13,7 +13,6 @@ from omnidraft.chats import ChatStore
 from omnidraft.processes import system
 from omnidraft.storage.encryption import header
 from omnidraft.storage.encryption.header import NEW_VARIABLE, VARIABLE
-from omnidraft.storage.paths import find_data_home
 from omnidraft.storage.vault import HEADER
 from tests.storage.encryption.homes import PASSPHRASE, QUICK, found
 
@@ -79,19 +78,6 @@ def test_the_command_encrypts_changes_and_takes_back(root, cli, file, monkeypatc
     assert "not encrypted any more" in cli("encryption", "off")[1]
     assert TITLE in cli("profile", "show", "--chats")[1]
     assert cli("encryption", "off")[2].endswith("is not encrypted.\n")
-
-
-def test_a_profile_is_carried_out_and_into_encrypted_data(root, cli, file, tmp_path):
-    sealed = ("--passphrase-file", file)
-    cli("profile", *sealed, "--encrypt", "list")
-    zipped = tmp_path / "default.zip"
-    assert cli("profile", *sealed, "export", "default", zipped)[0] == 0
-    assert cli("profile", *sealed, "import", zipped, "--name", "copy")[0] == 0
-    assert TITLE in cli("profile", *sealed, "show", "copy", "--chats")[1]
-    assert not found(root, [TITLE.encode(), b"SQLite format"])
-    other = find_data_home(tmp_path / "other")
-    assert cli("profile", "import", zipped, home=other)[0] == 0
-    assert TITLE in cli("profile", "show", "--chats", home=other)[1]
 
 
 @pytest.mark.parametrize(("passphrase", "sentence"), [

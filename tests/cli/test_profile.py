@@ -300,19 +300,6 @@ def test_settings_of_a_profile_that_is_in_use_are_not_reset(profile, home):
     assert paths.settings.read_text() == 'theme = "dark"\n'
 
 
-def test_a_profile_travels_as_one_file(profile, home, lived, tmp_path):
-    assert profile("export", "Ada", tmp_path)[0] == 0
-    code, _, err = profile("export", "Ada", tmp_path)
-    assert (code, "exists already" in err) == (2, True)
-    assert profile("export", "Ada", tmp_path, "--overwrite")[0] == 0
-    assert profile("import", tmp_path / "Ada.zip", "--name", "Eve")[0] == 0
-    paths = home.profile("Eve", create=False)
-    with ChatStore(paths.chats) as store:
-        assert {chat.id for chat in store.conversations()} == {lived.chat, lived.other}
-    (tmp_path / "bad.zip").write_bytes(b"no zip")
-    assert profile("import", tmp_path / "bad.zip", "--name", "Mallory")[0] == 2
-
-
 def _token_ids(lived: Lived, chat: str) -> list[int]:
     with ChatStore(lived.paths.chats) as store:
         return [token for message in store.snapshot(chat)[1] for token in message.token_ids]

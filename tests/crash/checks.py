@@ -24,7 +24,6 @@ class Said:
     forgetting: set[str] = field(default_factory=set)
     forgotten: set[str] = field(default_factory=set)
     settings: dict[str, set] = field(default_factory=dict)
-    brought: dict[str, bool] = field(default_factory=dict)  # False while it is being removed
     refused: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
 
@@ -46,10 +45,6 @@ class Said:
                 self.settings.setdefault(name, set()).add(value)
             case {"set": name, "to": value}:
                 self.settings[name] = {value}
-            case {"brought": name}:
-                self.brought[name] = True
-            case {"removing": name}:
-                self.brought[name] = False
             case {"refused": why, "act": act}:
                 self.refused.append(f"{act}: {why}")
             case {"broken": why}:
@@ -65,8 +60,6 @@ def check(home: DataHome, said: Said) -> None:
     for name, values in said.settings.items():
         group, field_name = name.split(".")
         assert getattr(getattr(settings, group), field_name) in values, name
-    for name, kept in said.brought.items():
-        assert not kept or (home.profiles / name).is_dir(), name
     check_private(home.root)
     assert said.broken == []
 

@@ -14,7 +14,6 @@ from omnidraft.app import conversing
 from omnidraft.app.session import Session
 from omnidraft.chats import export_json, import_json
 from omnidraft.errors import OmniDraftError
-from omnidraft.profiles.exporting import export_profile
 from omnidraft.settings.config import AppSettings, changed
 from omnidraft.settings.file import load_settings, save_settings
 from omnidraft.storage import database
@@ -154,7 +153,7 @@ def ask(session: Session, chat: str) -> str:
 
 
 def acts(session: Session, chat: str) -> dict[str, Callable[[], object]]:
-    store, archive = session.store, session.assistant.home.root / "x.zip"
+    store = session.store
     exported = export_json(store, [chat])
     return {
         "ask": lambda: ask(session, chat),
@@ -162,7 +161,6 @@ def acts(session: Session, chat: str) -> dict[str, Callable[[], object]]:
         "resize the cache": lambda: session.change_cache(lambda ngrams: ngrams.clear()),
         "rename": lambda: store.rename(chat, "another name"),
         "import": lambda: import_json(store, exported),
-        "export": lambda: export_profile(session.assistant.home, "default", archive, overwrite=True),
         "forget": lambda: session.assistant.forget(store, store.create().id),
         "other models": lambda: session.choose(session.target_path().with_name("tiny-target-a2-f16.gguf")),
     }
@@ -197,7 +195,7 @@ def test_a_full_disk_is_a_sentence_and_loses_nothing(disk, session):
     before = session.store.path(chat)
     with full(disk):
         refused = tried(session, chat)
-    assert {"change a setting", "export"} <= set(refused)
+    assert {"change a setting"} <= set(refused)
     goes_on(session, chat, before)
 
 
@@ -208,7 +206,7 @@ def test_a_disk_that_became_read_only_is_a_sentence_and_loses_nothing(failing, o
     before = session.store.path(chat)
     failing.fail()
     refused = tried(session, chat)
-    assert {"ask", "change a setting", "rename", "import", "export", "forget"} <= set(refused)
+    assert {"ask", "change a setting", "rename", "import", "forget"} <= set(refused)
     assert session.store.path(chat) == before
     home = str(session.assistant.home.root)
     done = subprocess.run(

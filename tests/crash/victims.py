@@ -19,9 +19,7 @@ from omnidraft.app.session import Session
 from omnidraft.chats import TextFile, export_json, import_json
 from omnidraft.cli import chat as terminal_chat  # noqa: F401 - loaded before the forks
 from omnidraft.errors import OmniDraftError
-from omnidraft.profiles.exporting import export_profile
-from omnidraft.profiles.folders import delete_profile, remove_leftovers
-from omnidraft.profiles.importing import import_profile
+from omnidraft.profiles.folders import remove_leftovers
 from omnidraft.settings.config import changed
 from omnidraft.settings.file import load_settings, save_settings
 from omnidraft.storage.files import keep_private
@@ -54,7 +52,7 @@ class Page:
         self.session.prepare()
         say(ready=True)
         acts = [self.again, self.stop_and_resume, self.change, self.resize, self.swap, self.bring_chats,
-                self.carry_profile, self.forget, self.train, self.versions] + [self.ask] * 6  # fmt: skip
+                self.forget, self.train, self.versions] + [self.ask] * 6  # fmt: skip
         while True:
             act = self.random.choice(acts)
             try:
@@ -105,13 +103,6 @@ class Page:
     def bring_chats(self) -> None:
         for chat in import_json(self.session.store, export_json(self.session.store, [self._chat()])):
             say(imported=chat.id, messages=len(self.session.store.path(chat.id)))
-
-    def carry_profile(self) -> None:
-        archive = export_profile(self.home, "default", self.home.root / "carried.zip", overwrite=True)
-        brought = import_profile(self.home, archive, f"copy {self.random.randint(0, 10**9)}")
-        say(brought=brought.name)
-        say(removing=brought.name)
-        delete_profile(self.home, brought.name)
 
     def forget(self) -> None:
         if len(self.session.store.conversations()) > 2:

@@ -2,7 +2,6 @@
 
 import json
 import random
-import zipfile
 from types import SimpleNamespace
 
 import pytest
@@ -16,13 +15,10 @@ from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.chats import ChatStore, export_json, import_json
 from omnidraft.lab.prompts import load_prompts
-from omnidraft.profiles.exporting import export_profile
-from omnidraft.profiles.importing import import_profile
 from omnidraft.server.api.errors import json_body
 from omnidraft.server.api.request import CompletionRequest
 from omnidraft.settings.config import AppSettings
 from omnidraft.settings.file import load_settings, save_settings
-from omnidraft.storage.paths import find_data_home
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.backends.prompting.formats.test_learned import TOOLS, WRITTEN, form
 from tests.fuzz.cases import ODD, as_json, damaged, fuzz, refused_at_most, several
@@ -50,37 +46,6 @@ def test_conversations(store, by):
             store.path(chat.id)
             export_json(store, [chat.id])
             store.delete(chat.id)
-
-
-NAMES = [
-    "settings.toml", "chats.sqlite", "../out", "/etc/out", "a/../../out", "C:\\out", "..\\out", "adapters/d/v/x.gguf",
-    "adapters/d/v/version.json", "aux", "a\x00b", "", ".", "x" * 300, "replay.sqlite", "adapters/" * 50 + "x",
-]  # fmt: skip
-
-
-@fuzz(30)
-@given(SEEDS)
-def test_profiles_write_nothing_outside(tmp_path_factory, by):
-    root = tmp_path_factory.mktemp("profiles")
-    home = find_data_home(root / "home")
-    save_settings(home.profile("ada").settings, AppSettings())
-    archive = export_profile(home, "ada", root / "x.zip")
-    with zipfile.ZipFile(archive) as source:
-        files = {name: source.read(name) for name in source.namelist()}
-    files["manifest.json"] = as_json(several(json.loads(files["manifest.json"]), by))
-    with zipfile.ZipFile(archive, "w", compression=by.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])) as target:
-        for name, data in files.items():
-            target.writestr(name, data if by.random() < 0.8 else damaged(data or b"x", by))
-        for _ in range(by.randrange(3)):
-            entry = zipfile.ZipInfo(by.choice(NAMES) or "x")
-            entry.external_attr = by.choice([0, 0o120777 << 16, 0o060777 << 16, 0o644 << 16])
-            target.writestr(entry, bytes(by.choice([0, 10, 20_000_000])), zipfile.ZIP_DEFLATED)
-    if by.random() < 0.3:
-        archive.write_bytes(damaged(archive.read_bytes(), by))
-    with refused_at_most():
-        import_profile(home, archive, "bob")
-    assert {path.name for path in root.iterdir()} == {"home", "x.zip"}
-    assert {path.name for path in home.profiles.iterdir()} <= {"ada", "bob"}
 
 
 @fuzz(60)

@@ -10,15 +10,12 @@ import pytest
 from omnidraft.chats import ChatStore
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.profiles.folders import (
-    INCOMING,
-    OUTGOING,
     create_profile,
     delete_profile,
     in_use,
     list_profiles,
     rename_profile,
 )
-from omnidraft.storage.scratch import Scratch
 
 
 def names(home):
@@ -105,13 +102,8 @@ def test_a_profile_that_is_a_link_is_deleted_and_its_folder_stays(home, tmp_path
     assert (tmp_path / "elsewhere").is_dir()
 
 
-def test_what_a_killed_deletion_or_import_left_behind_goes(home):
+def test_what_a_killed_deletion_left_behind_goes(home):
     (home.profiles / ".deleted-1").mkdir()
     (home.profiles / ".deleted-1" / "chats.sqlite").write_text("x")
-    for name in (".incoming-1", ".outgoing-1"):
-        (home.profiles / name).mkdir()
-    with Scratch(INCOMING, home.profiles) as importing, Scratch(OUTGOING, home.profiles) as exporting:
-        for folder in (importing, exporting):
-            os.utime(folder, (1, 1))  # the clock was set forth meanwhile
-        assert names(home) == []
-        assert sorted(os.listdir(home.profiles)) == sorted([importing.name, exporting.name])
+    assert names(home) == []
+    assert os.listdir(home.profiles) == []

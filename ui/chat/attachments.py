@@ -19,7 +19,7 @@ from omnidraft.backends.pictures import MOST_BYTES, thumbnail
 from omnidraft.chats import PictureFile, TextFile
 from omnidraft.errors import PictureError
 from omnidraft.format import count, size
-from omnidraft.profiles.importing import taken
+from omnidraft.profiles.uploads import taken
 
 MAX_BYTES = 512_000  # of one file: far more than the context of most models holds
 MAX_FILES = 10

@@ -13,7 +13,7 @@ import gradio as gr
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
-from omnidraft.profiles.importing import taken
+from omnidraft.profiles.uploads import taken
 from ui.chat import attachments
 from ui.chat.conversation_list import SCRIPT, listing
 from ui.chat.events import Answering, Handlers, OptionEvents, Updates, telling

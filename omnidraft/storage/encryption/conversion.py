@@ -43,11 +43,6 @@ _BESIDE = (*(_DATABASE + suffix for suffix in LOG_SUFFIXES), ".lock")  # what me
 Change = Callable[[bytes, Path, Path], None]  # with a key, an old file and a new one
 
 
-def encrypt_folder(vault: Vault, plain: Path, sealed: Path) -> None:
-    """Write a profile's readable files to `sealed`, a new folder among the profiles. StorageError, OSError."""
-    convert_folder(plain, sealed, encrypt, vault, plain.parent)
-
-
 def convert_folder(source: Path, target: Path, change: Change, vault: Vault, profiles: Path) -> None:
     """Every file, checked and down to the disk, with the time of the old one. profiles: where `source` counts from."""
     for file in _kept(source):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -44,16 +44,13 @@ class Opened:
         self._lock.release()
 
 
-Before = Callable[[DataHome], None]  # what is done, with the data open, before a conversion begins
-
-
-def open_home(explicit: Path | str | None, asked: Asked, encrypt: bool = False, before: Before | None = None) -> Opened:
+def open_home(explicit: Path | str | None, asked: Asked, encrypt: bool = False) -> Opened:
     """Use the data home that `find_data_home(explicit)` names, and hold its key if it is encrypted.
 
     encrypt: make it so first, if it is not. A conversion that was interrupted is ended first. SettingsError if there
     is no passphrase or a wrong one, StorageError if the home cannot be converted or this system cannot do it.
     """
-    home = _Home(data_root(explicit), asked, before)
+    home = _Home(data_root(explicit), asked)
     while True:
         header = read_header(home.root)
         if (header is None and encrypt) or (header is not None and header.step):
@@ -66,13 +63,12 @@ def open_home(explicit: Path | str | None, asked: Asked, encrypt: bool = False, 
         lock.release()
 
 
-def make_plain(explicit: Path | str | None, asked: Asked, before: Before | None = None) -> Path:
+def make_plain(explicit: Path | str | None, asked: Asked) -> Path:
     """Make an encrypted home readable to everybody again; where it is."""
-    home = _Home(data_root(explicit), asked, before)
+    home = _Home(data_root(explicit), asked)
     with home.alone() as (header, key):
         header = home.ended(header, key)
         if header is not None:  # else an interrupted way back has just ended
-            home.begin(key)
             home.convert(replace(header, step="copying", becomes="plain"), key)
     return home.root
 
@@ -95,8 +91,8 @@ def change_passphrase(explicit: Path | str | None, asked: Asked, new: Asked) -> 
 class _Home:
     """A home and who knows its passphrase, and is asked for it once."""
 
-    def __init__(self, root: Path, asked: Asked, before: Before | None = None) -> None:
-        self.root, self._asked, self._before = root, asked, before
+    def __init__(self, root: Path, asked: Asked) -> None:
+        self.root, self._asked = root, asked
         self._known: tuple[tuple[bytes, ...], bytes] = ((), b"")
 
     def key(self, header: Header | None) -> bytes:
@@ -140,26 +136,12 @@ class _Home:
         with self.alone(plain=True) as (header, key):
             header = self.ended(header, key)
             if header is None and encrypt:
-                self.begin(b"")
                 key = os.urandom(KEY_BYTES)
                 self.convert(replace(wrap(key, self._asked.new(_NEEDS_NEW)), step="copying"), key)
 
     def ended(self, header: Header | None, key: bytes) -> Header | None:
         """The header once no conversion is due."""
         return self.convert(header, key) if header is not None and header.step else header
-
-    def begin(self, key: bytes) -> None:
-        """What comes before a conversion. key: of the home as it is, b"" of a plain one."""
-        if self._before is None:
-            return
-        opened = Vault(self.root, key) if key else None
-        try:
-            if opened is not None:
-                opened.hold()
-            self._before(DataHome(self.root))
-        finally:
-            if opened is not None:
-                opened.close()
 
     def convert(self, header: Header, key: bytes) -> Header | None:
         opened = Vault(self.root, key)

@@ -23,13 +23,9 @@ from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.training_process import PARTS, TrainingProcess
 from omnidraft.learning.update import Job, Update, plan
 from omnidraft.processes import system
-from omnidraft.profiles import exporting
-from omnidraft.profiles.exporting import export_profile
 from omnidraft.profiles.forget import SOURCES, ngram_tables
-from omnidraft.profiles.importing import import_profile
 from omnidraft.settings.config import DraftSettings, SamplingSettings, changed
 from omnidraft.storage.encryption import make_plain
-from omnidraft.storage.paths import find_data_home
 from omnidraft.storage.vault import held
 from omnidraft.vocab.ngram_store import NgramStore
 from tests.storage.encryption.homes import MARKS, PASSPHRASE, asked, found, opened
@@ -144,22 +140,3 @@ def test_the_same_bytes_are_found_in_the_same_home_made_plain(used, tmp_path):
     make_plain(root, asked())
     sought = {*NAMES, *MARKS, *pieces}
     assert found(root, sought) == sought
-
-
-def test_an_export_is_packed_in_memory(used, tmp_path, monkeypatch):
-    home, _, _, _ = used
-    write, seen = exporting._write, []
-
-    def look(name: str, staging: Path, target: Path) -> None:
-        seen.append(found(home.root, [*NAMES, *MARKS]))
-        assert not staging.is_relative_to(home.root)
-        assert b"SQLite format 3" in (staging / "chats.sqlite").read_bytes()
-        write(name, staging, target)
-
-    monkeypatch.setattr(exporting, "_write", look)
-    export_profile(home, "default", tmp_path / "out.zip")
-    assert seen == [set()]
-    other = find_data_home(tmp_path / "other")
-    brought = import_profile(other, tmp_path / "out.zip")
-    assert found(other.root, [TITLE.encode(), MARKS[0]])
-    assert brought.name == "default"
