@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import socket
 import sys
@@ -47,8 +46,6 @@ def _run(args: argparse.Namespace) -> int:
 
 def _serve(args: argparse.Namespace, home: DataHome, profile: str) -> int:
     _check_models(args, home, profile)
-    if args.window:
-        _check_window()
     lock = _only_one(home)
     keep_log(home.log)
     from omnidraft.app.sessions import Sessions
@@ -63,13 +60,10 @@ def _serve(args: argparse.Namespace, home: DataHome, profile: str) -> int:
     address = f"http://{HOST}:{args.port}"
     encrypted = ", encrypted" if held(home.root) is not None else ""
     print(f"OmniDraft is at {address} (Ctrl+C ends it). Data: {home.root}{encrypted}", flush=True)
-    if args.open and not args.window:
+    if args.open:
         threading.Timer(1.0, webbrowser.open, [address]).start()
     try:
-        if args.window:
-            server.serve_in_window(app, args.port)
-        else:
-            server.serve(app, args.port)
+        server.serve(app, args.port)
     finally:
         lock.release()
     return 0
@@ -101,12 +95,6 @@ def _templates(args: argparse.Namespace, home: DataHome, profile: str) -> tuple[
     return (f"{target.name} = {args.template.absolute()}",)
 
 
-def _check_window() -> None:
-    """SettingsError where nothing can open a window."""
-    if importlib.util.find_spec("webview") is None:
-        raise SettingsError("--window needs the package pywebview: pip install pywebview==6.2.1, or use --open.")
-
-
 def _only_one(home: DataHome) -> FileLock:
     """The lock on a data home, held while the app runs; StorageError if another one holds it."""
     lock = FileLock(home.root / "app.lock")
@@ -131,7 +119,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--split", help="shares of the layers with commas, this machine first (default: free memory)")
     parser.add_argument("--api-key", help="what clients of /v1 must send (default: OMNIDRAFT_API_KEY, else nothing)")
     parser.add_argument("--open", action="store_true", help="open a browser")
-    parser.add_argument("--window", action="store_true", help="open a window of its own (needs pywebview); it ends all")
     return parser
 
 

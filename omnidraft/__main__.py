@@ -24,9 +24,7 @@ _COMMANDS = {
     "bench": "measure what the project claims",
     "profile": "list and forget what belongs to a person",
     "vocab": "compare two vocabularies",
-    "formats": "find out how a model writes thoughts and calls, and read an answer",
     "worker": "lend this machine to a larger model's layers",
-    "shortcut": "put the program into the system's menu",
     "encryption": "keep the data encrypted, or not any more",
 }
 _OPENING = ("chat", "bench", "profile")  # may open a profile, which may be encrypted

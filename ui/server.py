@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
-import time
 import warnings
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -148,30 +146,8 @@ def serve(app: FastAPI, port: int) -> None:
     """Serve until interrupted."""
     # The thread that decodes gives the interpreter away with every pass; it must not wait 5 ms to get it back.
     sys.setswitchinterval(SWITCH_SECONDS)
-    Server(_config(app, port)).run()
-
-
-def serve_in_window(app: FastAPI, port: int) -> None:
-    """Serve as long as a window of its own shows the pages. Windows want the main thread, so the server has another."""
-    import webview
-
-    sys.setswitchinterval(SWITCH_SECONDS)
-    server = Server(_config(app, port))
-    serving = threading.Thread(target=server.run, name="server")
-    serving.start()
-    try:
-        while not server.started and serving.is_alive():
-            time.sleep(0.05)
-        if server.started:
-            webview.create_window("OmniDraft", f"http://{HOST}:{port}", width=1280, height=860)
-            webview.start()
-    finally:
-        server.should_exit = True
-        serving.join()
-
-
-def _config(app: FastAPI, port: int) -> uvicorn.Config:
-    return uvicorn.Config(
+    config = uvicorn.Config(
         Ending(app), host=HOST, port=port, http="h11", ws="none", log_config=None, log_level="warning",
         access_log=False, proxy_headers=False, timeout_graceful_shutdown=2,
     )  # fmt: skip
+    Server(config).run()

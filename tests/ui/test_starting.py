@@ -1,11 +1,9 @@
-"""How the app starts and idles: what is refused before anything is served, such as a data home that is in use; how it
-ends with its window (`--window`); what it takes while nobody does anything."""
+"""How the app starts and idles: what is refused before anything is served, such as a data home that is in use, and what
+it takes while nobody does anything."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,7 +11,6 @@ from pathlib import Path
 import pytest
 
 import app
-from omnidraft.storage.paths import PROGRAM
 from omnidraft.storage.scratch import FileLock
 from tests.ui.conftest import Server, free_port
 
@@ -61,43 +58,6 @@ def test_what_it_does_not_know_in_a_data_home_stays(tmp_path, serving):
     assert started(tmp_path, "--profile", "ada") == 0
     assert len(serving) == 1
     assert file.read_text() == "ada:c2FsdA==:aGFzaA==\n"
-
-
-# What stands in for pywebview looks at the page and closes: nothing here needs a screen.
-
-
-STAND_IN = """
-import urllib.request
-asked = []
-def create_window(title, url, **size):
-    asked.append(url)
-def start():
-    with urllib.request.urlopen(asked[0], timeout=60) as page:
-        print("the window shows OmniDraft:", "OmniDraft" in page.read().decode(), flush=True)
-"""
-
-
-def start(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    port = str(free_port())
-    command = [sys.executable, str(PROGRAM / "app.py"), "--window", "--port", port, "--data-dir", str(folder / "home")]
-    return subprocess.run(command, capture_output=True, text=True, timeout=200, env={**os.environ, **environment})
-
-
-def test_the_program_ends_with_its_window(tmp_path):
-    (tmp_path / "webview.py").write_text(STAND_IN)
-    done = start(tmp_path, PYTHONPATH=str(tmp_path))
-    assert "the window shows OmniDraft: True" in done.stdout, done.stderr
-    assert done.returncode == 0
-
-
-def test_without_a_package_for_windows_it_says_so(tmp_path):
-    (tmp_path / "sitecustomize.py").write_text(
-        "import importlib.util as u\nfind = u.find_spec\n"
-        "u.find_spec = lambda name, *more: None if name == 'webview' else find(name, *more)\n"
-    )
-    done = start(tmp_path, PYTHONPATH=str(tmp_path))
-    assert done.returncode == 2
-    assert "pip install pywebview" in done.stderr
 
 
 # Next to nothing: the processor belongs to the model.
