@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from omnidraft.app.in_use import IN_USE, Files
 from omnidraft.app.kept_reads import KeptReads, Opened, opened_from
 from omnidraft.app.speeds import SPEED_FILE, PairSpeed, SpeedStore
 from omnidraft.backends.base import LanguageModel
@@ -98,7 +97,6 @@ class LoadedPair:
         self.asked: LoadRequest | None = None
         self.adapters = Adapters(profile.adapters, profile.root / MERGED)
         TRIALS.keep_in(caches)
-        IN_USE.look_in(caches)
         for folder in (profile.adapters, profile.root / MERGED):  # what the trainer wrote, checked by sums
             TRIALS.trust(folder)
         self._speed = PairSpeed(SpeedStore(caches / SPEED_FILE), profile.root)
@@ -135,20 +133,16 @@ class LoadedPair:
 
         Where the memory cannot hold both, what is loaded goes first, and comes back if the new one fails.
         """
-        IN_USE.hold(self, self._caches, [*_files(self.asked), *_files(asked)])
-        try:
-            if self.engine is not None and self.asked is not None and asked.same_target(self.asked):
-                return self._exchange_drafter(self.engine, asked)
-            if self.asked is not None and crowded(asked.target, asked.model):
-                return self._load_instead(self.asked, asked)
-            try:
-                return self._load(asked)
-            except NoRoom:
-                if self.asked is None:
-                    raise
+        if self.engine is not None and self.asked is not None and asked.same_target(self.asked):
+            return self._exchange_drafter(self.engine, asked)
+        if self.asked is not None and crowded(asked.target, asked.model):
             return self._load_instead(self.asked, asked)
-        finally:
-            IN_USE.hold(self, self._caches, _files(self.asked))
+        try:
+            return self._load(asked)
+        except NoRoom:
+            if self.asked is None:
+                raise
+        return self._load_instead(self.asked, asked)
 
     def _exchange_drafter(self, engine: Engine, asked: LoadRequest) -> list[str]:
         """Pair the target that is loaded with another drafter: what it has read of the conversation stays read."""
@@ -328,7 +322,6 @@ class LoadedPair:
     def close(self) -> None:
         """Free the models and close the cache. Harmless when repeated."""
         self._unload()
-        IN_USE.hold(self, self._caches, [])
 
     def _unload(self) -> None:
         self.keep_measured()
@@ -349,11 +342,3 @@ class LoadedPair:
         if self.cache is not None:
             self.cache.close()
             self.cache = None
-
-
-def _files(asked: LoadRequest | None) -> list[Files]:
-    """The model files that were asked for, and what else the drafter was told to load."""
-    if asked is None:
-        return []
-    adapter = None if asked.adapter in (AUTO, NO_ADAPTER) else str(asked.adapter)
-    return [(str(asked.target), None), *([(str(asked.drafter), adapter)] if asked.drafter is not None else [])]

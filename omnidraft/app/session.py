@@ -33,7 +33,6 @@ from omnidraft.processes.progress import Newest, Progress, watched
 from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, changed
 from omnidraft.settings.file import reset_settings, save_settings
 from omnidraft.storage.paths import DataHome
-from omnidraft.storage.trial import TRIALS
 from omnidraft.vocab.ngram_cache import NgramCache
 
 log = logging.getLogger("omnidraft.ui")
@@ -170,7 +169,6 @@ class Session:
         """Draft with another model from now on; ModelError if the pair cannot be loaded, then nothing changed."""
         with self._lock:
             self._must_be_idle()
-            TRIALS.forgive(drafter)
             usable_info(drafter)  # without a target nothing else would refuse it before the next question
             if self.loaded is not None:
                 self._load(self.loaded, drafter)
@@ -228,7 +226,6 @@ class Session:
         instead."""
         progress = self.choices.begin(target)
         with self._lock, self.choices.unless_overtaken(progress):
-            TRIALS.forgive(target)
             notices = [] if same_file(self.loaded, target) else self.load(target, progress)
             self.apply(target=str(target))
             self._wanted, self._guest = (None, self._wanted[1]), False

@@ -12,7 +12,6 @@ from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.remote.target_process import TargetProcess
 from omnidraft.errors import ModelError, NoRoom
 from omnidraft.settings.config import ModelSettings
-from omnidraft.storage.trial import TRIALS
 
 if TYPE_CHECKING:
     from omnidraft.backends.base import LanguageModel
@@ -37,7 +36,6 @@ def open_target(
     lies beside it, if that serves. NoRoom if there would be more memory without `replaced`.
     """
     if Path(path).is_dir():
-        TRIALS.refuse_crashed(path)
         from omnidraft.backends.hf.target import HfTarget
 
         opened = HfTarget.open(path, settings)

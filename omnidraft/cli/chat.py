@@ -32,7 +32,6 @@ from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
 from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings, describe
 from omnidraft.storage.paths import find_data_home
-from omnidraft.storage.trial import TRIALS
 
 # A conversation on the terminal, or through a pipe: one line, one question.
 
@@ -263,9 +262,6 @@ def _load(args: argparse.Namespace, assistant: Assistant) -> None:
         cache = dataclasses.replace(cache, seed=False)
     target = choose_target(args.target, assistant.home, assistant.settings)
     drafter = None if args.no_draft else choose_drafter(args.drafter, assistant.home, assistant.settings, target)
-    for named, file in ((args.target, target), (args.drafter, drafter)):
-        if named and file is not None:
-            TRIALS.forgive(file)
     adapter = args.adapter if args.adapter in (AUTO, NO_ADAPTER) else Path(args.adapter)
     templates = [f"{target.name} = {args.template}"] if args.template is not None else []
     notices = assistant.load(target, drafter, model, cache, adapter=adapter, templates=templates,

@@ -31,7 +31,6 @@ _SECONDS, _BYTES_PER_SECOND = 120.0, 20 << 20  # for a small file, and how slowl
 _MEMORY = 4 << 30  # beside three times the file
 _KEPT = 1000
 _SAMPLES, _SAMPLE = 32, 1 << 16
-CRASHED = "ended OmniDraft when it was used last, so it is not loaded by itself; choose it again to try it once more."
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 
 
@@ -87,27 +86,6 @@ class Trials:
             with self._lock:
                 self._trying.discard(key)
                 self._lock.notify_all()
-
-    def blame(self, path: Path | str, adapter: Path | str | None = None) -> None:
-        """Remember that the program ended while it used this model, with this adapter if there is one."""
-        with self._lock, suppress(OSError):
-            if not self._is_trusted(path):
-                self._keep(_marks(path, None)[1], CRASHED)
-            if adapter is not None and not self._is_trusted(adapter):
-                self._keep(_marks(path, adapter)[1], CRASHED)
-
-    def refuse_crashed(self, path: Path | str) -> None:
-        """ModelError if the program ended while it used what lies at `path`; for what is not tried out."""
-        with self._lock, suppress(OSError):
-            if self._verdicts.get(_marks(path, None)[1]) == CRASHED:
-                raise ModelError(f"{path} {CRASHED}")
-
-    def forgive(self, path: Path | str) -> None:
-        """Somebody chose this model, knowing that it may have ended the program."""
-        with self._lock, suppress(OSError):
-            key = _marks(path, None)[1]
-            for crashed in [k for k, v in self._verdicts.items() if k.partition("+")[0] == key and v == CRASHED]:
-                self._keep(crashed, "")
 
     def _is_trusted(self, path: Path | str) -> bool:
         real = os.path.realpath(path)

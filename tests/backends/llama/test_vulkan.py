@@ -128,11 +128,10 @@ def test_a_card_that_is_too_small_holds_what_fits(run, tmp_path):
     assert told["free_at_the_end"] == CARD
 
 
-def test_a_card_that_vanishes_ends_the_program_and_the_next_one_says_so(run, tmp_path):
+def test_a_card_that_vanishes_ends_the_program_and_the_next_one_does_without(run, tmp_path):
     """llama.cpp does not catch what its Vulkan backend throws while it computes, so nothing of ours can either."""
     ended = run("vulkan_failures", tmp_path, "gone", CARD_GONE=tmp_path / "gone")
     assert ended.returncode == -signal.SIGABRT, ended.stdout
     assert "vk::DeviceLostError" in ended.stderr
     after = answer(run("vulkan_failures", tmp_path, "after"))
-    assert "ended OmniDraft when it was used last" in after["refused"]
-    assert after["text"]  # chosen again, on the processor
+    assert after["text"]
