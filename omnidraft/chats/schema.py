@@ -15,7 +15,7 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from omnidraft.chats.records import Conversation, Message, sound, whole_text
-from omnidraft.chats.search import MessageIndex
+from omnidraft.chats.search import MessageTexts
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.settings.config import SamplingSettings, from_dict, to_dict
 from omnidraft.storage import database
@@ -56,7 +56,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     ),
     (
         "what is still to be done",
-        # 'erase': a deletion was killed before the file was cleaned; 'index': the search index misses messages.
+        # 'erase': a deletion was killed before the file was cleaned.
         "CREATE TABLE chores (name TEXT PRIMARY KEY);",
     ),
     (
@@ -85,6 +85,10 @@ MIGRATIONS: tuple[Migration, ...] = (
         "pictures in messages",
         # data: base64 of a PNG or JPEG file; digest: the SHA-256 of that file, by which messages name it.
         "CREATE TABLE pictures (digest TEXT PRIMARY KEY, data TEXT NOT NULL);",
+    ),
+    (
+        "no index of words beside the messages",
+        "DROP TABLE IF EXISTS message_index; DELETE FROM chores; INSERT INTO chores VALUES ('erase');",
     ),
 )
 
@@ -163,8 +167,8 @@ _NOT_NOW: tuple[type[Exception], ...] = (*database.OperationalError, StorageErro
 class Eraser:
     """reopen: opens the file on a connection of its own, so that it is cleaned while `db` is used."""
 
-    def __init__(self, db: Database, index: MessageIndex, reopen: Callable[[], None]) -> None:
-        self._db, self._index, self._reopen = db, index, reopen
+    def __init__(self, db: Database, texts: MessageTexts, reopen: Callable[[], None]) -> None:
+        self._db, self._texts, self._reopen = db, texts, reopen
         self._changed = threading.Condition()
         self._when: float | None = None
         self._thread: threading.Thread | None = None
@@ -176,14 +180,12 @@ class Eraser:
 
     def note(self) -> None:
         """Something is being deleted, in the transaction that is open."""
-        self._index.forget()
+        self._texts.forget()
         self._db.run("INSERT OR IGNORE INTO chores VALUES ('erase')")
 
     def erase(self) -> None:
         """Write the file anew without what was deleted; it stays `due` if another program reads it."""
         with suppress(*_NOT_NOW):  # another program holds the file, or the disk is full
-            with self._db.changing():
-                self._index.rebuild()
             if erase_deleted(self._db.connection):
                 self._db.run("DELETE FROM chores WHERE name = 'erase'")
 

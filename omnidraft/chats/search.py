@@ -1,7 +1,5 @@
-"""Finding messages by words: through SQLite's full-text index where the build has one, else by reading.
-
-The index is a rebuildable by-product of the messages table. It knows word beginnings only, so writing without spaces
-(Chinese, Japanese, Thai) and what the index does not find is looked for as plain substrings.
+"""Finding messages by words, whatever their case and accents: by reading all of them, which are held in memory as they
+are compared, from the first search on.
 """
 
 from __future__ import annotations
@@ -24,94 +22,8 @@ _OTHER = re.compile(rb"[\x80-\xff]+")
 Found = tuple[str, str, str]  # conversation id, message id, snippet
 
 
-class MessageIndex:
-    """The full-text index, written along with the messages (triggers would need SQLite to trust the file's schema).
-
-    Made inside a transaction. Without FTS5 it only reads, and leaves a note that the index must be written anew.
-    """
-
-    def __init__(self, connection: sqlite3.Connection, full_text: bool = True) -> None:
-        self._connection = connection
-        self._texts = FoldedTexts(connection)
-        self.full_text = full_text and bool(
-            connection.execute("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'").fetchone()
-        )
-        if not self.full_text:
-            connection.execute("INSERT OR IGNORE INTO chores VALUES ('index')")
-            return
-        known = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'message_index'").fetchone()
-        stale = connection.execute("SELECT 1 FROM chores WHERE name = 'index'").fetchone()
-        if not known:
-            connection.execute(
-                "CREATE VIRTUAL TABLE message_index USING fts5("
-                "content, content='messages', content_rowid='seq', tokenize='unicode61 remove_diacritics 2')"
-            )
-        if stale or not known:
-            self.rebuild()
-            connection.execute("DELETE FROM chores WHERE name = 'index'")
-
-    def add(self, seq: int, content: str) -> None:
-        self._texts.put(seq, content)
-        if self.full_text:
-            self._connection.execute("INSERT INTO message_index(rowid, content) VALUES (?, ?)", (seq, content))
-
-    def change(self, seq: int, old: str, new: str) -> None:
-        self._texts.put(seq, new)
-        if self.full_text and old != new:
-            self._connection.execute(
-                "INSERT INTO message_index(message_index, rowid, content) VALUES ('delete', ?, ?)", (seq, old)
-            )
-            self.add(seq, new)
-
-    def forget(self) -> None:
-        """Keep nothing in memory of what was deleted; the file is written anew by `rebuild`."""
-        self._texts.forget()
-
-    def rebuild(self) -> None:
-        """Write the index anew: a deletion alone would leave the deleted words in its older segments."""
-        self._texts.forget()
-        if self.full_text:
-            self._connection.execute("INSERT INTO message_index(message_index) VALUES ('rebuild')")
-
-    def find(self, query: str, limit: int) -> list[Found]:
-        """Messages that hold every word of `query`, or words that begin so; newest first."""
-        words = query.replace("\0", " ").split()
-        if not words:
-            return []
-        indexed = self.full_text and not any(map(_spaceless, query))
-        rows = (self._indexed(words, limit) if indexed else []) or self._read(words, limit)
-        return [(chat, message, snippet(content, words[0])) for chat, message, content in rows]
-
-    def _read(self, words: list[str], limit: int) -> list[Found]:
-        """By reading: what holds the words anywhere, also inside others. With whole texts, as of `_indexed`."""
-        found: list[Found] = []
-        wanted = " ".join(words)
-        for seq in self._texts.holding([folded_bytes(word) for word in words]):
-            rows = self._connection.execute("SELECT chat, id, content FROM messages WHERE seq = ?", (seq,))
-            found += [row for row in rows if holds_words(row[2], wanted)]
-            if len(found) >= limit:
-                break
-        return found
-
-    def _indexed(self, words: list[str], limit: int) -> list[Found]:
-        # Quoted, a word is only ever text to FTS5, whatever operators or quotes it holds; the star asks for a prefix.
-        quoted = ['"' + word.replace('"', '""') + '"*' for word in words if any(c.isalnum() for c in word)]
-        if len(quoted) < len(words):
-            return []  # punctuation alone is not in the index
-        # FTS5's own snippets cut each text into words anew, which takes a second for some long ones.
-        return self._connection.execute(
-            """SELECT messages.chat, messages.id, messages.content
-            FROM message_index JOIN messages ON messages.seq = message_index.rowid
-            WHERE message_index MATCH ? ORDER BY message_index.rowid DESC LIMIT ?""",
-            (" AND ".join(quoted), limit),
-        ).fetchall()
-
-
-class FoldedTexts:
-    """All messages as they are compared, in memory, from the first search that has to read them.
-
-    Holds nothing of what was deleted. A hit is to be looked at again: a change that was taken back is not noticed.
-    """
+class MessageTexts:
+    """All messages as they are compared. Holds nothing of what was deleted, once it was told of that (`forget`)."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -119,13 +31,25 @@ class FoldedTexts:
         self._version = -1
 
     def put(self, seq: int, content: str) -> None:
+        """The message of this number says that now."""
         if self._texts is not None:
             self._texts[seq] = folded_bytes(content)
 
     def forget(self) -> None:
         self._texts = None
 
-    def holding(self, words: list[bytes]) -> Iterator[int]:
+    def find(self, query: str, limit: int) -> list[Found]:
+        """Messages that hold every word of `query`, also inside others; newest first."""
+        words, found = query.replace("\0", " ").split(), []
+        for seq in self._holding([folded_bytes(word) for word in words]) if words else ():
+            rows = self._connection.execute("SELECT chat, id, content FROM messages WHERE seq = ?", (seq,))
+            # Looked at again: a change that was taken back is not noticed.
+            found += [row for row in rows if holds_words(row[2], " ".join(words))]
+            if len(found) >= limit:
+                break
+        return [(chat, message, snippet(content, words[0])) for chat, message, content in found]
+
+    def _holding(self, words: list[bytes]) -> Iterator[int]:
         """Numbers of messages that hold every word, newest first."""
         (version,) = self._connection.execute("PRAGMA data_version").fetchone()  # another program's changes raise it
         if self._texts is None or version != self._version:
@@ -186,11 +110,6 @@ def folded_bytes(text: str) -> bytes:
 def _folded_letters(run: bytes) -> bytes:
     apart = unicodedata.normalize("NFKD", run.decode())
     return "".join(c for c in apart if not unicodedata.combining(c)).casefold().encode()
-
-
-def _spaceless(character: str) -> bool:
-    """Letters from Thai onwards that have no case: nearly all of their scripts are written without spaces."""
-    return character >= "\u0e00" and unicodedata.category(character) == "Lo"
 
 
 # Thoughts of answers, which a model writes in front of them: told by what it writes around them. marks: what begins

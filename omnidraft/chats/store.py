@@ -22,7 +22,7 @@ from omnidraft.chats import schema, tree
 from omnidraft.chats.pictures import PictureFile, Pictures, pictures_meta
 from omnidraft.chats.records import ROLES, Conversation, Hit, Message, json_value, title_of, whole_text
 from omnidraft.chats.schema import APPLICATION_ID, MIGRATIONS, Eraser
-from omnidraft.chats.search import MessageIndex, holds_words
+from omnidraft.chats.search import MessageTexts, holds_words
 from omnidraft.chats.titles import UNTITLED, automatic_title
 from omnidraft.errors import StorageError
 from omnidraft.storage.database import Database
@@ -43,12 +43,11 @@ _RECENT = "CASE WHEN updated > ? THEN 0 ELSE updated END DESC, rowid DESC"
 class ChatStore:
     """Conversations and their messages. Opens (and makes) `file`; StorageError if it cannot or the file is not ours."""
 
-    def __init__(self, file: Path, *, full_text: bool = True) -> None:
+    def __init__(self, file: Path) -> None:
         self._db = Database(file, APPLICATION_ID, MIGRATIONS)
         try:
-            with self._db.changing():
-                self._index = MessageIndex(self._db.connection, full_text)
-            self._eraser = Eraser(self._db, self._index, self._reopen)
+            self._texts = MessageTexts(self._db.connection)
+            self._eraser = Eraser(self._db, self._texts, self._reopen)
             if self._eraser.due:
                 self._eraser.erase()
         except BaseException:
@@ -150,7 +149,7 @@ class ChatStore:
             known = self.get(chat)
             above = tree.last(self._db, chat) if parent is LAST else parent
             message = Message(uuid.uuid4().hex, chat, above, role, content, time.time(), True, extra)
-            self._index.add(tree.add(self._db, message), content)
+            self._texts.put(tree.add(self._db, message), content)
             self.pictures.add(pictures)
             self._touch(chat)
             if role == "user" and above is None and not known.named:
@@ -237,18 +236,18 @@ class ChatStore:
             text = json.dumps(kept, ensure_ascii=False)
             self._db.run("UPDATE messages SET content = ?, meta = ? WHERE id = ?", (content, text, message))
             row = self._db.all("SELECT seq FROM messages WHERE id = ?", (message,))
-            self._index.change(row[0][0], old.content, content)
+            self._texts.put(row[0][0], content)
             self._touch(old.chat)
 
     def search(self, query: str, limit: int = 50) -> list[Hit]:
-        """Titles and messages (every version) with all words of `query` or words beginning so; newest first."""
+        """Titles and messages (every version) with all words of `query`; newest first."""
         query = whole_text(query)
         if not query.split():
             return []
         with self._db.using():
             chats = {chat.id: chat for chat in self.conversations()}
             hits = [Hit(chat, None, chat.title) for chat in chats.values() if holds_words(chat.title, query)]
-            found = self._index.find(query, limit)
+            found = self._texts.find(query, limit)
         return [*hits, *(Hit(chats[chat], message, text) for chat, message, text in found)][:limit]
 
     # Whole conversations, for export and import
@@ -276,7 +275,7 @@ class ChatStore:
             for chat, messages in conversations:
                 schema.insert(self._db, "conversations", chat)
                 for message in messages:
-                    self._index.add(schema.insert(self._db, "messages", message), message.content)
+                    self._texts.put(schema.insert(self._db, "messages", message), message.content)
                 added.append(chat)
         return added
 
@@ -300,7 +299,7 @@ class ChatStore:
     def _reopen(self) -> None:
         """Open the file on a connection of its own, which does what is left to do."""
         with suppress(StorageError):  # the next opening tries again
-            ChatStore(self._db.file, full_text=self._index.full_text).close()
+            ChatStore(self._db.file).close()
 
 
 # The conversations deleted last, for whoever did not mean it. They are kept in memory only, until others are deleted

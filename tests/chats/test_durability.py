@@ -14,8 +14,9 @@ import pytest
 from omnidraft.chats import ChatStore, schema
 from omnidraft.errors import StorageError
 from omnidraft.storage import database
+from omnidraft.storage.database import open_database
 
-SECRET = "zqxkvbnwarlp"  # in no other text here; one word, so that the search index holds it whole
+SECRET = "zqxkvbnwarlp"  # in no other text here
 
 
 def everything_on_disk(folder):
@@ -42,10 +43,9 @@ def talk(store, word, turns=3, filler=""):
     return chat
 
 
-@pytest.mark.parametrize("full_text", [True, False], ids=["fts5", "without fts5"])
 @pytest.mark.parametrize("filler", ["", "lorem ipsum " * 20_000], ids=["short", "long"])
-def test_a_deleted_conversation_is_in_no_file_any_more(tmp_path, full_text, filler):
-    with ChatStore(tmp_path / "chats.sqlite", full_text=full_text) as store:
+def test_a_deleted_conversation_is_in_no_file_any_more(tmp_path, filler):
+    with ChatStore(tmp_path / "chats.sqlite") as store:
         kept = talk(store, "walrus")
         gone = talk(store, SECRET, filler=filler)
         later = talk(store, "otter")
@@ -123,12 +123,9 @@ def test_while_another_program_reads_a_deletion_is_finished_at_the_next_opening(
 KILLED_IN_DELETION = """
 import os, signal, sys
 from omnidraft.chats import ChatStore, schema as module
-from omnidraft.chats.search import MessageIndex
 store = ChatStore(sys.argv[1])
 kill = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-if sys.argv[2] == "before the index":
-    MessageIndex.rebuild = kill
-elif sys.argv[2] == "before the file":
+if sys.argv[2] == "before the file":
     module.erase_deleted = kill
 elif sys.argv[2] == "before the log":
     module.erase_deleted = lambda connection: (connection.execute("VACUUM"), kill())
@@ -139,7 +136,7 @@ kill()
 """
 
 
-@pytest.mark.parametrize("point", ["before the index", "before the file", "before the log", "before it was cleaned"])
+@pytest.mark.parametrize("point", ["before the file", "before the log", "before it was cleaned"])
 def test_a_deletion_that_was_killed_is_finished_at_the_next_opening(tmp_path, point):
     path = tmp_path / "chats.sqlite"
     with ChatStore(path) as store:
@@ -183,11 +180,24 @@ def test_killed_while_writing_nothing_that_was_reported_is_lost(tmp_path):
         with ChatStore(path) as store:
             assert store._db.all("PRAGMA integrity_check") == [("ok",)]
             assert store._db.all("PRAGMA foreign_key_check") == []
-            store._db.run("INSERT INTO message_index(message_index, rank) VALUES ('integrity-check', 1)")
             contents = [m.content.split(" x")[0] for m in store.path(chat)]
         expected = [f"{kind} {turn}" for turn in range(1, reported + 1) for kind in ("question", "answer")]
         assert contents[: len(expected)] == expected
         assert len(contents) <= len(expected) + 3
+
+
+def test_the_index_of_an_earlier_version_goes_with_the_words_it_held(tmp_path):
+    path = tmp_path / "chats.sqlite"
+    earlier = open_database(path, schema.APPLICATION_ID, schema.MIGRATIONS[:-1])
+    earlier.execute("CREATE VIRTUAL TABLE message_index USING fts5(content)")
+    earlier.execute("INSERT INTO message_index VALUES (?)", (f"deleted {SECRET}",))
+    earlier.commit()
+    earlier.close()
+    assert traces(tmp_path)
+    with ChatStore(path) as store:
+        assert store.erased()
+        assert traces(tmp_path) == []
+        assert store._db.all("SELECT name FROM sqlite_master WHERE name LIKE 'message_index%'") == []
 
 
 def test_threads_share_a_store(tmp_path):

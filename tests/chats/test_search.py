@@ -10,12 +10,6 @@ from omnidraft.chats import ChatStore
 from omnidraft.chats.search import folded
 
 
-@pytest.fixture(params=[True, False], ids=["fts5", "without fts5"])
-def store(request, tmp_path):
-    with ChatStore(tmp_path / "chats.sqlite", full_text=request.param) as opened:
-        yield opened
-
-
 def say(store, *contents):
     chat = store.create("untitled")
     return chat, [store.append(chat.id, "user", content) for content in contents]

@@ -47,14 +47,13 @@ def seconds(act, tries: int = 5) -> float:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("full_text", [True, False], ids=["FTS5", "without"])
-def test_list_search_and_open_stay_immediate(tmp_path, full_text):
+def test_list_search_and_open_stay_immediate(tmp_path):
     made = week(random.Random(7))
     common, middle = made[0][1][0].content.split()[:8:7]
     longest = max(made, key=lambda one: len(one[1]))[0].id
-    with ChatStore(tmp_path / "chats.sqlite", full_text=full_text) as store:
+    with ChatStore(tmp_path / "chats.sqlite") as store:
         store.insert(made)
-        # Once, from the opening of the file on, all text is made ready for searches that no index helps.
+        # Once, from the opening of the file on, all text is made ready.
         figures = {"the first time": seconds(lambda: store.search("zzzqqqxxx"), 1)}
         words = "rareword77", common, f"{common} {middle}", common[:2], "e", "zzzqqqxxx", "areword77", "!?", "日本"
         for text in words:
