@@ -1,4 +1,4 @@
-"""`profile`: one person's settings, conversations and what was learned from them: listed, renamed, forgotten."""
+"""`profile`: one person's settings, conversations and what was learned from them: listed, and forgotten."""
 
 from __future__ import annotations
 
@@ -11,20 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 from omnidraft.cli.report import add_action
-from omnidraft.errors import SettingsError, StorageError
+from omnidraft.errors import SettingsError
 from omnidraft.format import size
-from omnidraft.profiles.folders import (
-    create_profile,
-    delete_profile,
-    describe_profile,
-    existing,
-    in_use,
-    list_profiles,
-    profile_size,
-    rename_profile,
-)
+from omnidraft.profiles.folders import describe_profile, existing, list_profiles, profile_size
 from omnidraft.profiles.forget import Source, find_source, forget_chat, forget_everything, list_sources
-from omnidraft.settings.file import reset_settings
 from omnidraft.storage.paths import DEFAULT_PROFILE, DataHome, find_data_home
 
 
@@ -38,16 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="list what can be forgotten instead: conversations and chats on the terminal",
     )
-    sub = _action(actions, "create", "make a new, empty profile", _create)
-    sub.add_argument("name")
-    sub = _action(actions, "rename", "give a profile another name", _rename)
-    sub.add_argument("name")
-    sub.add_argument("new")
-    sub = _action(actions, "delete", "remove a profile with everything in it", _delete)
-    sub.add_argument("name")
-    sub.add_argument("--yes", action="store_true", help="do not ask")
-    sub = _action(actions, "reset-settings", "put the defaults in place of a profile's settings", _reset_settings)
-    sub.add_argument("name", nargs="?", default=DEFAULT_PROFILE)
     sub = _action(actions, "forget", "remove conversations and everything learned from them", _forget)
     sub.add_argument("name", nargs="?", default=DEFAULT_PROFILE)
     what = sub.add_mutually_exclusive_group(required=True)
@@ -89,34 +69,6 @@ def _show(args: argparse.Namespace, home: DataHome) -> int:
         words = f"{part.name:9} {size(part.bytes):>10}  {part.what}\n{'':22}{part.path}"
         print(json.dumps(about) if args.json else words)
     return 0
-
-
-def _create(args: argparse.Namespace, home: DataHome) -> int:
-    profile = create_profile(home, args.name)
-    return _say(args, f"The profile {profile.name} was made.", name=profile.name, path=str(profile.root))
-
-
-def _rename(args: argparse.Namespace, home: DataHome) -> int:
-    profile = rename_profile(home, args.name, args.new)
-    return _say(args, f"The profile is called {profile.name} now.", name=profile.name, path=str(profile.root))
-
-
-def _reset_settings(args: argparse.Namespace, home: DataHome) -> int:
-    profile = existing(home, args.name)
-    if in_use(profile):
-        raise StorageError(
-            f"The profile {profile.name} is in use, and the app would put its settings back; close it first."
-        )
-    aside = reset_settings(profile.settings)
-    kept = f" What was set is kept in {aside}." if aside is not None else ""
-    return _say(args, f"{profile.name} has the default settings now.{kept}", name=profile.name, kept=str(aside or ""))
-
-
-def _delete(args: argparse.Namespace, home: DataHome) -> int:
-    profile = existing(home, args.name)
-    _confirm(args, f"This removes the profile {profile.name} with everything in it.", profile.name)
-    delete_profile(home, profile.name)
-    return _say(args, f"The profile {profile.name} was removed.", name=profile.name)
 
 
 def _forget(args: argparse.Namespace, home: DataHome) -> int:

@@ -1,4 +1,4 @@
-"""Profiles as folders: listed, made, renamed, deleted, measured, described."""
+"""Profiles as folders: listed, made, deleted, measured, described."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import uuid
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.storage.database import is_open
@@ -53,18 +52,6 @@ def create_profile(home: DataHome, name: str) -> ProfilePaths:
     return home.profile(name)
 
 
-def rename_profile(home: DataHome, old: str, new: str) -> ProfilePaths:
-    """Give a profile another name. StorageError if the app has it open or the new name is taken."""
-    source = existing(home, old)
-    if profile_name(new).casefold() != source.name.casefold():
-        free_name(home, new)
-    refuse_in_use(source)
-    target = home.profile(new, create=False)
-    erase_backups(source)
-    _rename(source.root, target.root)
-    return target
-
-
 def delete_profile(home: DataHome, name: str) -> None:
     """Remove a profile with everything in it. StorageError if the app has it open."""
     profile = existing(home, name)
@@ -72,8 +59,9 @@ def delete_profile(home: DataHome, name: str) -> None:
     remove_leftovers(home)
     doomed = home.profiles / f"{DELETED}{uuid.uuid4().hex}"
     erase_backups(profile)
-    _rename(profile.root, doomed)
     try:
+        os.rename(profile.root, doomed)
+        sync_folder(home.profiles)
         remove(doomed)
     except OSError as error:
         raise StorageError(f"The profile {name} was not removed completely: {reason(error)}.") from error
@@ -122,14 +110,6 @@ def free_name(home: DataHome, name: str) -> str:
 def refuse_in_use(profile: ProfilePaths) -> None:
     if in_use(profile):
         raise StorageError(f"The profile {profile.name} is in use; close the app first.")
-
-
-def _rename(old: Path, new: Path) -> None:
-    try:
-        os.rename(old, new)
-    except OSError as error:
-        raise StorageError(f"{old} cannot be moved to {new}: {reason(error)}.") from error
-    sync_folder(new.parent)
 
 
 def remove_leftovers(home: DataHome) -> None:

@@ -23,7 +23,7 @@ from omnidraft.learning.material.record import Record, encode
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.profiles.forget import forget_chat
 from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, SamplingSettings, changed
-from omnidraft.settings.file import load_settings, save_settings
+from omnidraft.settings.file import save_settings
 from omnidraft.storage.paths import ProfilePaths, find_data_home
 from omnidraft.vocab.ngram_store import NgramStore
 from tests.adapters import arrays, lora
@@ -232,20 +232,6 @@ def test_nothing_goes_without_the_typed_word(profile, home, lived):
     assert lived.new_adapter.is_dir()
 
 
-def test_profiles_are_made_listed_renamed_and_deleted(profile):
-    assert profile("create", "Ada")[0] == 0
-    assert profile("create", "Bob")[0] == 0
-    code, _, err = profile("create", "ada")
-    assert (code, "exists already" in err) == (2, True)
-    assert profile("rename", "Ada", "Eve")[0] == 0
-    listed = [json.loads(line)["name"] for line in profile("list", "--json")[1].splitlines()]
-    assert listed == ["Bob", "Eve"]
-    assert profile("delete", "Bob", typed="bob\n")[0] == 2
-    assert profile("delete", "Bob", typed="Bob\n")[0] == 0
-    assert "Bob" not in profile("list")[1]
-    assert profile("delete", "Bob", "--yes")[0] == 2
-
-
 def test_show_tells_where_each_part_lives_and_which_conversations_there_are(profile, lived):
     parts = [json.loads(line) for line in profile("show", "Ada", "--json")[1].splitlines()]
     assert {part["name"] for part in parts} == {"settings", "chats", "ngrams", "replay", "adapters", "metrics"}
@@ -279,25 +265,6 @@ def test_a_chat_on_the_terminal_is_listed_and_forgotten_by_its_name(profile, cli
     assert holding(home, mine["id"]) == set()
     left = [json.loads(line)["id"] for line in profile("show", "Ada", "--chats", "--json")[1].splitlines()]
     assert set(left) == {lived.chat, lived.other, other["id"], asked["id"]}
-
-
-def test_settings_that_cannot_be_read_are_reset_and_kept_aside(profile, home):
-    settings = home.profile("Ada").settings
-    settings.write_bytes(b"\xff no settings")
-    code, out, _ = profile("reset-settings", "Ada")
-    assert (code, "settings.toml.damaged-1" in out) == (0, True)
-    assert load_settings(settings)[0] == AppSettings()
-    assert settings.with_name("settings.toml.damaged-1").read_bytes() == b"\xff no settings"
-
-
-def test_settings_of_a_profile_that_is_in_use_are_not_reset(profile, home):
-    """The app would put them back with the next change."""
-    paths = home.profile("Ada")
-    paths.settings.write_text('theme = "dark"\n')
-    with ChatStore(paths.chats):
-        code, _, err = profile("reset-settings", "Ada")
-    assert (code, "is in use" in err) == (2, True)
-    assert paths.settings.read_text() == 'theme = "dark"\n'
 
 
 def _token_ids(lived: Lived, chat: str) -> list[int]:

@@ -14,7 +14,6 @@ from omnidraft.profiles.folders import (
     delete_profile,
     in_use,
     list_profiles,
-    rename_profile,
 )
 
 
@@ -42,25 +41,13 @@ def test_a_name_is_given_once_whatever_its_case(home):
     assert names(home) == ["Ada"]
 
 
-def test_renaming_keeps_everything(home):
-    with ChatStore(create_profile(home, "Ada").chats) as store:
-        store.create("kept")
-    renamed = rename_profile(home, "Ada", "ada L")
-    assert names(home) == ["ada L"]
-    with ChatStore(renamed.chats) as store:
-        assert [c.title for c in store.conversations()] == ["kept"]
-    rename_profile(home, "ada L", "Ada L")
-    assert names(home) == ["Ada L"]
-
-
-def test_a_profile_that_is_open_is_neither_renamed_nor_deleted(home):
+def test_a_profile_that_is_open_is_not_deleted(home):
     paths = create_profile(home, "Ada")
     assert not in_use(paths)
     store = ChatStore(paths.chats)
     assert in_use(paths)
-    for action in (lambda: delete_profile(home, "Ada"), lambda: rename_profile(home, "Ada", "Bob")):
-        with pytest.raises(StorageError, match="in use"):
-            action()
+    with pytest.raises(StorageError, match="in use"):
+        delete_profile(home, "Ada")
     store.create("still works")
     store.close()
     assert not in_use(paths)
