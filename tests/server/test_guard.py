@@ -16,6 +16,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from omnidraft.app.sessions import Sessions
+from omnidraft.chats import export_json
 from omnidraft.errors import SettingsError
 from omnidraft.server.guard.security import HEADERS, Guard
 from omnidraft.settings.config import AppSettings
@@ -149,10 +150,12 @@ def kept(app: TestClient, mark: bytes) -> list:
 def test_uploads_lie_in_the_data_home_and_go_when_they_were_read(app):
     assert kept(app, b"from before") == []
     mark = b"Brunhilde eats acorns"
-    chat = uploaded(app, "chat.md", b"# T\n\n<!-- omnidraft: user -->\n" + mark + b"\n")
+    store = app.session.store
+    store.append(store.create(title="T").id, "user", mark.decode())
+    chat = uploaded(app, "chat.json", export_json(store).encode())
     assert [file.parent.parent for file in kept(app, mark)] == [app.home.uploads]
     assert '"success":true' in event(app, "od-import", chat)
-    assert "T" in [c.title for c in app.session.store.conversations()]
+    assert [c.title for c in store.conversations()] == ["T", "T"]
     assert kept(app, mark) == []
     assert '"success":true' in event(app, "od-import", uploaded(app, "bad.json", b"{ " + mark))
     assert kept(app, mark) == []

@@ -31,7 +31,7 @@ def test_what_experts_set_is_folded_and_found_by_its_words_or_its_address(server
     assert sum(layers.values()) > len(layers) / 2
     for name, expert in layers.items():
         assert page.is_visible(field(name)) != expert, name
-    page.fill("#od-find", "copied from earlier text")
+    page.fill("#od-find", "copies of earlier text")
     page.wait_for_selector(field("draft.mode"))
     assert page.locator(".od-setting >> visible=true").count() == 1
     page.fill("#od-find", "nothing like it")
