@@ -8,7 +8,7 @@ import pytest
 
 from omnidraft.learning.learned import Start, Status
 from omnidraft.learning.update import Update
-from tests.ui.chatting import arrived, ask, choose, new_chat, said, write
+from tests.ui.chatting import arrived, ask, new_chat, said, write
 from tests.ui.conftest import SETTINGS, Server
 from ui.learning import view as learning_view
 
@@ -59,16 +59,22 @@ def test_a_page_with_nothing_learned_says_what_will_happen(server, pages):
     said(page, "must be a whole number from 1 to 100")
 
 
+def forget(page, title: str) -> None:
+    """From the list beside the chat."""
+    row = f"#od-rows .od-item:has-text('{title}')"
+    page.hover(row)
+    page.click(f"{row} [data-kind=ask-delete]")
+    page.click(f"{row} [data-kind=forget]")
+    page.wait_for_selector("#od-notice >> text=Removed: 1 conversation")
+
+
 def test_a_conversation_is_forgotten_everywhere_and_everything_only_when_typed(server, pages):
     converse(pages, server, 1)
     assert traces(server, SECRET)
-    page = open_learning(pages, server)
-    choose(page, "#od-forget-chat", SECRET)
-    page.click("#od-forget-one")
-    page.click("#od-forget-yes")
-    said(page, "Removed: 1 conversation")
+    forget(pages.open(server), SECRET)
     assert not traces(server, SECRET)
     assert traces(server, "Tom has 12 apples")
+    page = open_learning(pages, server)
     page.click("#od-forget-all")
     said(page, "Nothing was forgotten")
     write(page, "#od-forget-typed input", "forget everything")
@@ -103,10 +109,7 @@ def test_it_learns_while_the_page_looks_on_and_all_of_it_can_be_taken_back(make_
     page.click("tr[data-version=v000001] [data-kind=use]")
     page.click("tr[data-version=v000001] [data-kind=sure]")
     page.wait_for_selector("tr[data-version=v000001] .od-tag", timeout=60_000)
-    choose(page, "#od-forget-chat", SECRET)
-    page.click("#od-forget-one")
-    page.click("#od-forget-yes")
-    said(page, "Removed: 1 conversation")
+    forget(pages.open(server), SECRET)
     page.wait_for_selector("tr[data-version=v000001]", state="detached")
     assert not traces(server, SECRET)
 

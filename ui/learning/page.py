@@ -5,7 +5,6 @@ Learning itself is the learner's; the page looks at it, presses its buttons, and
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,81 +18,7 @@ from ui.common.frame import EACH, PRIVATE, page_column, session_of
 from ui.common.notes import note, note_of, tip
 from ui.learning import view
 
-# The part of the Learning page that takes things back: one conversation, or everything, with what came of them.
-
-
 WORDS = "forget everything"
-MOST = 500  # conversations offered
-
-
-class Forgetting:
-    """The part's components, made where the layout stands."""
-
-    def __init__(self) -> None:
-        with gr.Group(elem_classes="od-group", elem_id="od-forget"):
-            gr.HTML(
-                "<h2>Forget</h2><p>A conversation leaves the list, the replay, the n-gram cache and every version that "
-                "was trained on it; what is left of the replay trains the drafter anew. Files are overwritten, not "
-                "only removed.</p>"
-            )
-            self.chat = gr.Dropdown([], label="Conversation", elem_id="od-forget-chat", elem_classes="od-field")
-            self.forget = gr.Button("Forget this conversation", size="sm", elem_id="od-forget-one", scale=0)
-            with gr.Row(visible=False, elem_classes="od-buttons", elem_id="od-forget-sure") as self.sure:
-                gr.HTML("<p>It cannot be brought back.</p>")
-                self.yes = gr.Button("Forget it", size="sm", variant="stop", elem_id="od-forget-yes", scale=0)
-                self.no = gr.Button("Keep it", size="sm", elem_id="od-forget-no", scale=0)
-            gr.HTML(
-                "<h3>Everything</h3><p>All conversations, caches, answers kept to learn from and versions of this "
-                "profile. Only the settings stay.</p>"
-            )
-            self.typed = gr.Textbox(
-                label=f"Type “{WORDS}” to be sure", max_lines=1, elem_id="od-forget-typed", elem_classes="od-field"
-            )
-            look = {"size": "sm", "variant": "stop", "scale": 0}
-            self.everything = gr.Button("Forget everything", elem_id="od-forget-all", **look)
-        self.shown = [self.chat, self.sure, self.typed]  # what `forgetting_now` fills
-
-
-def forgetting_now(session: Session, parts: Forgetting) -> dict:
-    """The conversations to choose from; nothing is about to be forgotten."""
-    found = session.store.conversations(MOST)
-    choices = [
-        (f"{c.title or 'New chat'}, {time.strftime('%d %b %H:%M', time.localtime(c.updated))}", c.id) for c in found
-    ]
-    return {parts.chat: gr.Dropdown(choices=choices, value=None), parts.sure: gr.Row(visible=False), parts.typed: ""}
-
-
-def wire_forgetting(
-    sessions: Sessions, parts: Forgetting, said: gr.HTML, also: list[gr.Component], look: Callable[[Session], dict]
-) -> None:
-    """`also` and `look`: what the rest of the page shows afterwards."""
-    outputs = [said, *parts.shown, *also]
-
-    def ask(chat: str | None) -> dict:
-        if chat is None:
-            return {said: note("Choose a conversation first.", bad=True)}
-        return {said: "", parts.sure: gr.Row(visible=True)}
-
-    def done(session: Session, act: Callable[[], Any]) -> dict:
-        session.deleted.forget()
-        return {said: note_of(lambda: act().sentence()), **forgetting_now(session, parts), **look(session)}
-
-    def forget(chat: str, request: gr.Request) -> dict:
-        session = session_of(sessions, request)
-        return done(session, lambda: session.assistant.forget(session.store, chat))
-
-    def forget_everything(text: str, request: gr.Request) -> dict:
-        session = session_of(sessions, request)
-        if (text or "").strip().lower() != WORDS:
-            return {said: note(f"Nothing was forgotten: type “{WORDS}” first.", bad=True)}
-        return done(session, lambda: session.assistant.forget_everything(session.store))
-
-    parts.forget.click(ask, [parts.chat], [said, parts.sure], **PRIVATE)
-    parts.no.click(lambda: gr.Row(visible=False), None, [parts.sure], **PRIVATE)
-    parts.yes.click(forget, [parts.chat], outputs, **PRIVATE)
-    gr.on([parts.everything.click, parts.typed.submit], forget_everything, [parts.typed], outputs, **PRIVATE)
-
-
 EVERY = 1.5  # seconds between looks at what has changed
 FIELDS = ("learning.enabled", "learning.cpu_percent", "learning.interval")
 # A version is taken into use at the second click: the first asks, in the same place.
@@ -150,7 +75,17 @@ class Parts:
             self.versions = gr.HTML(elem_id="od-learning-versions", js_on_load=SCRIPT)
             gr.HTML("<h2>Updates</h2><p>Every time it trained, and what came of it. Point at a row for the reason.</p>")
             self.updates = gr.HTML(elem_id="od-learning-updates")
-        self.forget = Forgetting()
+        with gr.Group(elem_classes="od-group", elem_id="od-forget"):
+            gr.HTML(
+                "<h2>Forget everything</h2><p>All conversations, caches, answers kept to learn from and versions of "
+                "this profile; files are overwritten, not only removed. Only the settings stay. A single conversation "
+                "is forgotten where it is deleted: in the list beside the chat.</p>"
+            )
+            self.typed = gr.Textbox(
+                label=f"Type “{WORDS}” to be sure", max_lines=1, elem_id="od-forget-typed", elem_classes="od-field"
+            )
+            look = {"size": "sm", "variant": "stop", "scale": 0}
+            self.everything = gr.Button("Forget everything", elem_id="od-forget-all", **look)
         with gr.Group(elem_classes="od-group"):
             gr.HTML("<h2>Where it lives</h2>")
             self.files = gr.HTML(elem_id="od-learning-files")
@@ -212,17 +147,17 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
     def arrive(request: gr.Request) -> dict:
         session = session_of(sessions, request)
         values = fields.arrived(session, parts.fields)
-        return {**values, **look(session, parts), parts.said: "", **forgetting_now(session, parts.forget)}
+        return {**values, **look(session, parts), parts.said: "", parts.typed: ""}
 
     def advance(seen: tuple | None, request: gr.Request) -> Any:
         session = session_of(sessions, request)
         return gr.skip() if _mark(session) == seen else look(session, parts)
 
-    page.load(arrive, None, [*parts.fields.values(), *looked_at, parts.said, *parts.forget.shown], **PRIVATE)
+    page.load(arrive, None, [*parts.fields.values(), *looked_at, parts.said, parts.typed], **PRIVATE)
     parts.tick.tick(advance, [parts.seen], looked_at, **PRIVATE)
     fields.keep(sessions, parts.fields, parts.said, also=looked_at, after=lambda s: look(s, parts))
     _buttons(sessions, parts)
-    wire_forgetting(sessions, parts.forget, parts.said, looked_at, lambda session: look(session, parts))
+    _forgetting(sessions, parts)
 
 
 def _buttons(sessions: Sessions, parts: Parts) -> None:
@@ -260,3 +195,16 @@ def _buttons(sessions: Sessions, parts: Parts) -> None:
         yield acting(lambda session: session.assistant.learner.choose(version, which == "warm"))(request)
 
     parts.versions.act(row_act, None, outputs, **EACH)
+
+
+def _forgetting(sessions: Sessions, parts: Parts) -> None:
+    def forget(text: str, request: gr.Request) -> dict:
+        session = session_of(sessions, request)
+        if (text or "").strip().lower() != WORDS:
+            return {parts.said: note(f"Nothing was forgotten: type “{WORDS}” first.", bad=True)}
+        session.deleted.forget()
+        said = note_of(lambda: session.assistant.forget_everything(session.store).sentence())
+        return {parts.said: said, parts.typed: "", **look(session, parts)}
+
+    outputs = [parts.said, parts.typed, *parts.looked_at]
+    gr.on([parts.everything.click, parts.typed.submit], forget, [parts.typed], outputs, **PRIVATE)
