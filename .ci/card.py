@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from models.recipe.forms import requantized
 from omnidraft.app.assistant import Assistant
-from omnidraft.backends.gguf.convert import requantized
 from omnidraft.backends.llama.devices import local_cards
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.backends.llama.widths import WIDTHS, rows_read_by, width_class

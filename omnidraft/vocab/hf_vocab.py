@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +66,7 @@ def _vocabulary(library: Library, description: dict, texts: list[str], beside: _
     known = _KNOWN_ENDS - {"<|end|>"} if parts else _KNOWN_ENDS
     ends = {text: token for text, token in controls.items() if text in known or token in beside.ends}
     declared = next((token for token in beside.ends if token in ends.values()), None)
-    bos = beside.bos if beside.bos is not None else _first_special(library, controls)
+    bos = beside.bos if beside.bos in controls.values() else _first_special(library, controls)
     return Vocabulary(
         pieces=pieces,
         kinds=kinds,
@@ -121,15 +122,20 @@ class _Configuration:
         self.bos = bos if isinstance(bos, int) else None
         add_bos = tokenizer.get("add_bos_token")
         self.add_bos = add_bos if isinstance(add_bos, bool) else None
-        self.template = self._template(folder, tokenizer)
+        self.template = read_template(folder)
 
-    @staticmethod
-    def _template(folder: Path, tokenizer: dict) -> str | None:
-        try:
-            return (folder / "chat_template.jinja").read_text(encoding="utf-8")
-        except (OSError, ValueError):
-            template = tokenizer.get("chat_template")
-            return template if isinstance(template, str) else None
+
+def read_template(folder: Path, variant: str = "default") -> str | None:
+    """The folder's chat template, or another of that name: a file of its own, else in tokenizer_config.json."""
+    own = "chat_template.jinja" if variant == "default" else f"additional_chat_templates/{variant}.jinja"
+    with suppress(OSError, ValueError):
+        return (folder / own).read_text(encoding="utf-8")
+    template = read_object(folder / "tokenizer_config.json").get("chat_template")
+    if not isinstance(template, list):
+        template = [{"name": "default", "template": template}]
+    named = {str(entry.get("name")): entry.get("template") for entry in template if isinstance(entry, dict)}
+    found = named.get(variant)
+    return found if isinstance(found, str) and found else None
 
 
 def _token_texts(library: Library, description: dict) -> list[str]:

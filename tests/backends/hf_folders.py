@@ -34,7 +34,7 @@ def write_tokenizer(folder: Path, size: int = 400, controls: Sequence[str] = tup
 
 
 def write_folder(
-    folder: Path, config_class: str = "LlamaConfig", *, padding: int = 13, seed: int = 0, safe: bool = True, **settings
+    folder: Path, config_class: str = "LlamaConfig", *, padding: int = 13, seed: int = 0, **settings
 ) -> Path:
     """A folder with a random model of `config_class`; `padding` rows more than the tokenizer has tokens.
 
@@ -58,12 +58,7 @@ def write_folder(
     else:
         config = getattr(transformers, config_class)(**sizes | settings)
     model = loader.from_config(config, dtype=torch.float32)
-    if safe:
-        model.save_pretrained(folder)
-    else:
-        config.architectures = [type(model).__name__]
-        config.save_pretrained(folder)
-        torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    model.save_pretrained(folder)
     (folder / "chat_template.jinja").write_text(TEMPLATE)
     return folder
 

@@ -1,7 +1,6 @@
-"""Invents SentencePiece-style tokenizers of any size and writes them in both of Hugging Face's forms."""
+"""Invents SentencePiece-style tokenizers of any size, and writes them as tokenizer.json."""
 
 import json
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -57,34 +56,6 @@ def write_json(folder: Path, pieces: list[str]) -> None:
                   "end_of_word_suffix": None, "fuse_unk": True, "byte_fallback": True, "vocab": ids, "merges": merges},
     }  # fmt: skip
     (folder / "tokenizer.json").write_text(json.dumps(content))
-
-
-def write_model(folder: Path, pieces: list[str]) -> None:
-    """tokenizer.model: SentencePiece's protocol buffer."""
-    types = [2, 3, 3, *[6] * 256, *[1] * (len(pieces) - len(FIRST))]
-    blocks = [
-        _field(1, _field(1, piece.encode()) + b"\x15" + struct.pack("<f", -max(0, token - 259)) + _number(3, kind))
-        for token, (piece, kind) in enumerate(zip(pieces, types, strict=True))
-    ]
-    trainer = _number(3, 2) + _number(40, 0) + _number(41, 1) + _number(42, 2) + _number(43, 2**64 - 1)
-    normalizer = _field(1, b"identity") + _number(3, 1) + _number(4, 0)
-    (folder / "tokenizer.model").write_bytes(b"".join(blocks) + _field(2, trainer) + _field(3, normalizer))
-
-
-def _field(number: int, data: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
-
-
-def _number(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(value)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
 
 
 def add_tokens(folder: Path, texts: tuple[str, ...], *, special: bool) -> dict[str, int]:

@@ -9,23 +9,23 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
+from safetensors import safe_open
 
-from omnidraft.backends.gguf.convert_vocab import VocabularyKeys, read_vocabulary
 from omnidraft.backends.gguf.header import permuted
-from omnidraft.backends.hf.folder import Weights, read_config, read_template, weight_files
+from omnidraft.backends.hf.folder import read_config, read_folder
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.format import size
 from omnidraft.storage import scratch
-from omnidraft.storage.files import reason
-from omnidraft.vocab import Vocabulary
-from omnidraft.vocab.hf_vocab import read_tokenizer_json
+from omnidraft.storage.files import read_json, reason
+from omnidraft.vocab import TokenKind, Vocabulary
+from omnidraft.vocab.hf_vocab import read_template, read_tokenizer_json
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 DTYPES = ("F32", "F16", "Q8_0")
@@ -41,6 +41,7 @@ _LAYER = {
     "mlp.down_proj.weight": "ffn_down.weight",
 }
 _IGNORED = ("rotary_emb.inv_freq",)
+_SPLITTERS = ("llama-bpe", "qwen2", "smollm", "gpt-2", "deepseek-llm", "tekken", "olmo", "default")
 _PROBES = (
     "The quick  brown\tfox's 12345 déjà-vu,\n\n  if x >= 3.14: return '中文' 😀 don't",
     "Hello there. How are you?\r\n1. One\n2. TWO   three  don't we'll I'D\n\n\n",
@@ -53,47 +54,85 @@ def convert_folder(folder: Path, out: Path, dtype: str = "F16", name: str | None
 
     ModelError in one sentence for a folder that cannot be converted; then `out` is not touched.
     """
-    if dtype not in DTYPES:
-        raise ModelError(f"{dtype} is not among the types a folder can be converted to: {', '.join(DTYPES)}.")
-    config = read_config(folder)
+    info, config = read_folder(folder), read_config(folder)
     _check(folder, config)
-    weights = Weights(weight_files(folder))
-    keys = read_vocabulary(folder, config)
-    keys.pad(len(weights.read("model.embed_tokens.weight")))
-    need_space(out.parent, 4 * weights.elements)
-    splitter = _fitting_splitter(folder, keys)
+    tokenizer = _Tokenizer(folder / "tokenizer.json")
+    if tokenizer.vocabulary.size != info.vocabulary_size:
+        raise ModelError(f"{folder} has more tokens than the {info.vocabulary_size} rows of its weights.")
+    need_space(out.parent, 4 * info.parameters)
+    splitter = _fitting_splitter(tokenizer)
     with replacing(out) as temporary:
         writer = gguf.GGUFWriter(temporary, "llama")
         _put_settings(writer, config, dtype, name or folder.resolve().name)
         if licence:
             writer.add_license(licence)
-        _put_vocabulary(writer, keys, splitter)
+        tokenizer.put(writer, splitter)
         templates = {variant: read_template(folder, variant) for variant in ("default", "tool_use")}
         writer.add_chat_template([{"name": kind, "template": text} for kind, text in templates.items() if text])
-        for tensor, array in _tensors(folder, config, weights):
+        for tensor, array in _tensors(folder, config, info.parts):
             _add(writer, tensor, array, dtype)
         _finish(writer)
     return out
 
 
-def folder_vocabulary(folder: Path) -> Vocabulary:
-    """The vocabulary of a folder, from tokenizer.json or, where there is only that, tokenizer.model."""
-    if (folder / "tokenizer.json").is_file():
-        return read_tokenizer_json(folder / "tokenizer.json")
-    config = read_config(folder)
-    keys = read_vocabulary(folder, config)
-    keys.pad(max(len(keys.tokens), config.get("vocab_size") or 0))
-    return _only_vocabulary(keys, "default")
+class _Tokenizer:
+    """A tokenizer.json (SentencePiece style with byte fallback, or byte-level BPE) as the keys that a GGUF file keeps.
 
+    GGUF does not store how byte-level text is cut before merging, it names one of llama.cpp's ways; splitters: those
+    worth trying.
+    """
 
-def _only_vocabulary(keys: VocabularyKeys, splitter: str) -> Vocabulary:
-    """Written as GGUF and read back: as llama.cpp will tokenize."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "vocabulary.gguf")
-        writer = gguf.GGUFWriter(path, "llama")
-        _put_vocabulary(writer, keys, splitter)
-        _finish(writer)
-        return read_gguf_vocabulary(path)
+    def __init__(self, path: Path) -> None:
+        self.vocabulary = read_tokenizer_json(path)
+        content = read_json(path.read_text(encoding="utf-8"))
+        model = content["model"]
+        if model.get("type", "BPE") != "BPE" or not isinstance(model.get("merges"), list):
+            raise ModelError(f"{path} is not the file of a byte-pair tokenizer (BPE), the only kind supported.")
+        self._byte_level = self.vocabulary.family == "bpe"
+        if not self._byte_level and not model.get("byte_fallback"):
+            raise ModelError(f"{path} has neither byte-level pieces nor byte fallback, so it cannot spell every text.")
+        self.splitters = _SPLITTERS if self._byte_level else ("default",)
+        self._merges = [tuple(m.split(" ", 1) if isinstance(m, str) else m) for m in model["merges"]]
+        texts = {token: text for text, token in model["vocab"].items()}
+        texts |= {token["id"]: token["content"] for token in content.get("added_tokens") or []}
+        self._tokens = [texts.get(token, f"[PAD{token}]") for token in range(self.vocabulary.size)]
+
+    def put(self, writer: gguf.GGUFWriter, splitter: str) -> None:
+        vocabulary, kinds = self.vocabulary, self.vocabulary.kinds
+        writer.add_tokenizer_model("gpt2" if self._byte_level else "llama")
+        writer.add_tokenizer_pre(splitter)
+        writer.add_token_list(self._tokens)
+        writer.add_token_types([gguf.TokenType[TokenKind(kind).name] for kind in kinds])
+        writer.add_vocab_size(vocabulary.size)
+        if self._byte_level:
+            writer.add_token_merges([" ".join(merge) for merge in self._merges])
+        else:
+            writer.add_token_scores(self._scores())
+            writer.add_add_space_prefix(vocabulary.encoder.adds_space)
+        writer.add_add_bos_token(vocabulary.add_bos and vocabulary.bos is not None)
+        unknown = next(iter(np.flatnonzero(kinds == TokenKind.UNKNOWN).tolist()), None)
+        for add, token in (
+            (writer.add_bos_token_id, vocabulary.bos), (writer.add_eos_token_id, vocabulary.eos),
+            (writer.add_unk_token_id, unknown),
+        ):  # fmt: skip
+            if token is not None:
+                add(token)
+
+    def _scores(self) -> list[float]:
+        """SentencePiece merges what has the highest score first: minus the rank of the earliest merge into it."""
+        ranks: dict[str, int] = {}
+        for rank, (left, right) in enumerate(self._merges):
+            ranks.setdefault(left + right, rank)
+        return [-float(ranks.get(token, len(self._merges))) for token in self._tokens]
+
+    def as_llama_cpp_cuts(self, splitter: str) -> Vocabulary:
+        """Written as GGUF and read back."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "vocabulary.gguf")
+            writer = gguf.GGUFWriter(path, "llama")
+            self.put(writer, splitter)
+            _finish(writer)
+            return read_gguf_vocabulary(path)
 
 
 def _check(folder: Path, config: dict[str, Any]) -> None:
@@ -106,8 +145,6 @@ def _check(folder: Path, config: dict[str, Any]) -> None:
     act, bias = config.get("hidden_act", "silu"), config.get("attention_bias") or config.get("mlp_bias")
     if act != "silu" or bias:
         raise ModelError(f"{folder} differs from Llama's layout ({'biases' if bias else act}); use a GGUF of it.")
-    if config.get("quantization_config"):
-        raise ModelError(f"{folder} is quantized already; import the unquantized folder.")
     _rope_factors(config)
 
 
@@ -160,36 +197,18 @@ def _put_settings(writer: gguf.GGUFWriter, config: dict[str, Any], dtype: str, n
     writer.add_file_type(gguf.LlamaFileType[types[dtype]])
 
 
-def _put_vocabulary(writer: gguf.GGUFWriter, keys: VocabularyKeys, splitter: str) -> None:
-    writer.add_tokenizer_model(keys.model)
-    writer.add_tokenizer_pre(splitter)
-    writer.add_token_list(keys.tokens)
-    writer.add_token_types(keys.types)
-    writer.add_vocab_size(len(keys.tokens))
-    if keys.model == "llama":
-        writer.add_token_scores(keys.scores)
-        writer.add_add_space_prefix(keys.adds_space)
-    else:
-        writer.add_token_merges(keys.merges)
-    writer.add_add_bos_token(keys.add_bos)
-    for add, token in (
-        (writer.add_bos_token_id, keys.bos), (writer.add_eos_token_id, keys.eos),
-        (writer.add_unk_token_id, keys.unknown),
-    ):  # fmt: skip
-        if token is not None:
-            add(token)
-
-
-def _tensors(folder: Path, config: dict[str, Any], weights: Weights) -> Iterator[tuple[str, np.ndarray]]:
-    """(GGUF name, float32 array) of every weight; ModelError if there are some this layout has no place for."""
-    left = {name for name in weights.names if not name.endswith(_IGNORED)}
+def _tensors(folder: Path, config: dict[str, Any], parts: Sequence[Path]) -> Iterator[tuple[str, np.ndarray]]:
+    """(GGUF name, float32 array) of every weight, one at a time; ModelError if there are some this layout has no place
+    for."""
+    files = [safe_open(part, framework="pt") for part in parts]
+    left = {name: file for file in files for name in file.keys() if not name.endswith(_IGNORED)}  # noqa: SIM118
 
     def take(name: str) -> np.ndarray:
-        left.discard(name)
-        return weights.read(name)
+        if name not in left:
+            raise ModelError(f"The weights lack {name}; download them again.")
+        return left.pop(name).get_tensor(name).float().numpy()
 
-    embedding = take("model.embed_tokens.weight")
-    yield "token_embd.weight", embedding
+    yield "token_embd.weight", take("model.embed_tokens.weight")
     yield "output_norm.weight", take("model.norm.weight")
     if "lm_head.weight" in left:
         output = take("lm_head.weight")
@@ -230,23 +249,15 @@ def _finish(writer: gguf.GGUFWriter) -> None:
     writer.close()
 
 
-def _fitting_splitter(folder: Path, keys: VocabularyKeys) -> str:
-    """The way of cutting text with which llama.cpp tokenizes like the folder's own tokenizer.json.
-
-    A tokenizer.model has nothing to compare with here: then every probe must come back byte by byte.
-    """
-    file = folder / "tokenizer.json"
-    tokenize = read_tokenizer_json(file).encode if file.is_file() else None
-    for splitter in keys.splitters:
-        ours = _only_vocabulary(keys, splitter)
-        if all(_alike(ours, tokenize, probe) for probe in _PROBES):
+def _fitting_splitter(tokenizer: _Tokenizer) -> str:
+    """The way of cutting text with which llama.cpp tokenizes like tokenizer.json."""
+    theirs = tokenizer.vocabulary
+    for splitter in tokenizer.splitters:
+        ours = tokenizer.as_llama_cpp_cuts(splitter)
+        ids = [ours.encode(probe) for probe in _PROBES]
+        if ids == [theirs.encode(probe) for probe in _PROBES]:
             return splitter
-    raise ModelError(f"{folder} has a tokenizer that llama.cpp cannot follow exactly; use a GGUF of this model.")
-
-
-def _alike(ours: Vocabulary, tokenize: Callable[[str], list[int]] | None, probe: str) -> bool:
-    ids = ours.encode(probe)
-    return b"".join(ours.pieces[i] for i in ids) == probe.encode() and (tokenize is None or ids == tokenize(probe))
+    raise ModelError("This folder has a tokenizer that llama.cpp cannot follow exactly; use a GGUF of this model.")
 
 
 # Large files that appear only when they are complete, and room for them on the disk.

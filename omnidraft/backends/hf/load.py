@@ -85,7 +85,7 @@ def load(info: ModelInfo, device: str, dtype: str, threads: int, n_ctx: int, spa
 def _read(info: ModelInfo, dtype: str, loader: Any) -> Any:
     model, outcome = loader.from_pretrained(
         str(info.path), dtype=getattr(torch, dtype), local_files_only=True, trust_remote_code=False,
-        use_safetensors=info.parts[0].suffix == ".safetensors", weights_only=True, output_loading_info=True,
+        use_safetensors=True, output_loading_info=True,
     )  # fmt: skip
     missing = sorted(outcome["missing_keys"])
     if missing:  # transformers would go on with random numbers in their place

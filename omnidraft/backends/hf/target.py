@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from omnidraft.backends.base import N_BATCH, Aborted
-from omnidraft.backends.gguf.convert import folder_vocabulary
 from omnidraft.backends.gguf.file import ModelInfo, context_length
 from omnidraft.backends.hf.folder import read_folder, state_layers
 from omnidraft.backends.hf.load import choose_device, choose_dtype, load
@@ -26,6 +25,7 @@ from omnidraft.errors import ModelError, first_line
 from omnidraft.processes.threads import ThreadChoice, physical_cores, release_helpers
 from omnidraft.settings.config import ModelSettings
 from omnidraft.vocab import Vocabulary
+from omnidraft.vocab.hf_vocab import read_tokenizer_json
 
 _ONE_WIDTH = 8  # rows of every pass of a round where all of them shall compute the same bits
 _CUT_TOLERANCE = 0.05  # of the logits' spread: rounding moves them less, a wrong state more
@@ -76,7 +76,7 @@ class HfTarget:
     def open(cls, path: str | Path, settings: ModelSettings, *, vocabulary: Vocabulary | None = None) -> HfTarget:
         """Load the folder at `path`; ModelError in one sentence if it cannot serve."""
         info = read_folder(path)
-        return cls(info, settings, vocabulary or folder_vocabulary(info.path))
+        return cls(info, settings, vocabulary or read_tokenizer_json(info.path / "tokenizer.json"))
 
     def _watch_layers(self) -> None:
         """Let `abort` be noticed between layers: a pass over a long prompt takes seconds."""

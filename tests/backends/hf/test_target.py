@@ -1,7 +1,6 @@
 """What is particular to targets in Hugging Face folders: the library itself, architectures, refusals, no network."""
 
 import os
-import pickle
 import shutil
 import socket
 import subprocess
@@ -18,7 +17,6 @@ from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings, SamplingSettings
 from tests.answering import loaded, same_with_drafter
 from tests.backends.hf_folders import TEMPLATE, change_config, write_folder
-from tests.backends.spm_tokenizers import invent_pieces, write_model
 from tests.backends.tiny_models import ids_of
 
 SETTINGS = ModelSettings(n_ctx=512, threads=1, device="cpu")
@@ -58,30 +56,6 @@ def test_it_says_what_it_is_and_computes_what_the_library_computes(target: HfTar
     np.testing.assert_allclose(target.extend(ids, 40), expected, atol=TOLERANCE)
 
 
-def test_a_folder_with_only_a_sentencepiece_model_is_read(tmp_path: Path):
-    folder = write_folder(tmp_path / "spm", vocab_size=620, bos_token_id=1, eos_token_id=2)
-    (folder / "tokenizer.json").unlink()
-    pieces = invent_pieces(600)
-    write_model(folder, pieces)
-    with HfTarget.open(folder, SETTINGS) as target:
-        assert (target.vocabulary.size, target.vocabulary.bos, target.vocabulary.eos) == (620, 1, 2)
-        assert not target.vocabulary.ordinary[600:].any()
-        ids = target.vocabulary.encode("the naïve 中 other")
-        assert target.vocabulary.decode(ids).decode() == "the naïve 中 other"
-        assert target.extend(ids, 2).shape == (2, 620)
-
-
-def test_pickled_weights_load_without_running_code(tmp_path: Path, folder: Path, target: HfTarget):
-    plain = write_folder(tmp_path / "bin", safe=False)
-    ids = ids_of(target, 20)
-    with HfTarget.open(plain, SETTINGS) as other:
-        np.testing.assert_allclose(other.extend(ids, 3), target.extend(ids, 3), atol=TOLERANCE)
-    marker = tmp_path / "ran"
-    (plain / "pytorch_model.bin").write_bytes(pickle.dumps(_Malicious(str(marker))))
-    assert "could not be loaded" in refusal(plain)
-    assert not marker.exists()
-
-
 def test_loading_a_folder_asks_no_network_and_leaves_downloads_possible(folder: Path, monkeypatch):
     """Downloads happen in the same process, later: the library must not be told to stay offline for good."""
     asked = []
@@ -90,14 +64,6 @@ def test_loading_a_folder_asks_no_network_and_leaves_downloads_possible(folder: 
     HfTarget.open(folder, SETTINGS).close()
     assert asked == []
     assert "HF_HUB_OFFLINE" not in os.environ
-
-
-class _Malicious:
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def __reduce__(self):
-        return Path.touch, (Path(self.path),)
 
 
 def refusal(path: Path) -> str:
