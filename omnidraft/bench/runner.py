@@ -24,7 +24,7 @@ from omnidraft.storage.paths import DataHome
 # is its help, and a plan that exists is valid. What a value means for a run is said in the benchmark's own module.
 
 
-LOSSES = ("ngram", "dm", "hybrid", "projected")  # the paper's, and ours
+LOSSES = ("hybrid", "projected")  # the paper's, and ours
 EDIT = "edit"  # "write this text again"
 ALL = "all"  # the bundled tasks in turn
 PEERS = ("server", "ours")
@@ -122,7 +122,7 @@ class Real(Plan):
 
     target: tuple[str, ...] = words((), _MODELS)
     tasks: tuple[str, ...] = words(tuple(SOURCES), f"of {', '.join(SOURCES)}")
-    loss: tuple[str, ...] = words(LOSSES[1:], f"of {', '.join(LOSSES)}")
+    loss: tuple[str, ...] = words(LOSSES, f"of {', '.join(LOSSES)}")
     seeds: int = integer(3, 1, 99, "of what is learned from, and in which order")
     train_prompts: int = _count(1000, "answers to learn from")
     train_tokens: int = _count(256, "longest answer to learn from")

@@ -87,7 +87,7 @@ MOST_ENTRIES = 10_000_000
 AUTO_LAYERS = -1
 MOST_TOKENS = 1_000_000  # of an answer
 # Choices of earlier versions: files that have them load, with the default and a warning.
-GONE = {"draft.mode": ("gamma",), "model.dtype": ("int8",), "learning.loss": ("dm_nll", "both_kl")}
+GONE = {"draft.mode": ("gamma",), "model.dtype": ("int8",), "learning.loss": ("dm_nll", "both_kl", "dm", "ngram")}
 USUAL_LENGTH = 1024  # tokens after which an answer without thoughts has mostly lost its way
 
 
@@ -256,8 +256,8 @@ class LearningSettings:
     enabled: bool = switch(True, "Let the drafter learn from your answers in idle time.")
     loss: str = choice(
         "projected",
-        ("projected", "hybrid", "dm", "ngram"),
-        "What training minimises; projected is ours, the others are the paper's.",
+        ("projected", "hybrid"),
+        "What training minimises; projected is ours, hybrid the paper's.",
         expert=True,
     )
     interval: int = integer(16, 1, 10_000, "Train after this many new answers.", expert=True)

@@ -45,13 +45,13 @@ def test_a_run_learns_reports_goes_on_where_it_stopped_and_refuses_to_mix(tmp_pa
     before = {path: path.stat().st_mtime_ns for path in cell.glob("*.json")}
     assert len(before) == 4  # three conditions and the answers
     assert (cell / "projected.gguf").is_file() == (rows["projected"]["refused"] == 0)  # for `--drafter` of others
-    again = bench(tmp_path, "--tasks", str(own), "--loss", "projected,dm", "--capacity", "2")
+    again = bench(tmp_path, "--tasks", str(own), "--loss", "projected,hybrid", "--capacity", "2")
     assert {path: path.stat().st_mtime_ns for path in before} == before
     small = ["cache-2-lru", "cache-2-lfu"]
-    assert [row["condition"] for row in again["rows"]] == ["direct", "cache", *small, "projected", "dm"]
+    assert [row["condition"] for row in again["rows"]] == ["direct", "cache", *small, "projected", "hybrid"]
     assert all(row["cache_learned"] == 2 for row in again["rows"] if row["condition"] in small)
     told = [line.rpartition(": ")[2] for line in capsys.readouterr().err.splitlines() if "-s0: " in line]
-    assert told == [*small, "dm"]
+    assert told == [*small, "hybrid"]
     assert bench(tmp_path, "--tasks", str(own), "--capacity", "many") == 2
     assert "whole number" in capsys.readouterr().err
 
@@ -68,8 +68,8 @@ def test_rows_say_what_a_condition_gains():
         return {**stream, "counts": {"0": [[100, accepted, 120, 60, 1]] * 3}, **more}
 
     updates = [{"answers": 8, "published": True, "cpu": 1.0, "peak_mb": 0.0}]
-    found = [cell("direct", 5), cell("dm", 30, updates=updates, cpu=3.0, seconds=4.0)]
-    row = next(row for row in learn.rows(found) if row["condition"] == "dm")
+    found = [cell("direct", 5), cell("hybrid", 30, updates=updates, cpu=3.0, seconds=4.0)]
+    row = next(row for row in learn.rows(found) if row["condition"] == "hybrid")
     assert (row["acceptance"].mean, row["training_cpu"]) == (pytest.approx(0.3), 3.0)
     assert (row["answers"], row["long"], row["looped"]) == (3, 3, 3)
     assert len(learn.report(found).tables) == 2

@@ -19,29 +19,20 @@ from torch import Tensor
 from omnidraft.learning.training.teaching import Outcomes, Positions
 
 TINY = 1e-12
-
-
+LAMBDA = 0.2  # of the n-grams in `hybrid`
 Loss = Callable[[Tensor, Positions], Tensor]
 
 
-def dm(logq: Tensor, at: Positions) -> Tensor:
-    """Reverse KL on directly mapped positions (Eq. 3, first term).
+def hybrid(logq: Tensor, at: Positions) -> Tensor:
+    """L_DM + lambda L_N-gram (Eq. 4).
 
-    sum over positions whose token maps directly of sum_o q'(o) log(q'(o) / p(o)); outcomes o: the candidates that map
-    directly, q'(o) = sum of q over the pieces with o's bytes (Eq. 1), and "other".
+    L_DM, reverse KL on directly mapped positions (Eq. 3, first term): the sum over positions whose token maps directly
+    of sum_o q'(o) log(q'(o) / p(o)); outcomes o: the candidates that map directly, q'(o) = sum of q over the pieces with
+    o's bytes (Eq. 1), and "other". L_N-gram: -log q(d_i) on every piece of tokens written with several pieces (Eq. 3,
+    second term).
     """
     kl = _reverse_kl(gather_log(logq, at.direct.ids), at.direct)
-    return _mean(kl, at.is_direct & at.taught)
-
-
-def ngram(logq: Tensor, at: Positions) -> Tensor:
-    """-log q(d_i) on every piece of tokens written with several pieces (Eq. 3, second term)."""
-    return _mean(_nll(logq, at), at.length > 1)
-
-
-def hybrid(logq: Tensor, at: Positions, weight: float = 0.2) -> Tensor:
-    """L_DM + lambda L_N-gram (Eq. 4). weight: lambda."""
-    return dm(logq, at) + weight * ngram(logq, at)
+    return _mean(kl, at.is_direct & at.taught) + LAMBDA * _mean(_nll(logq, at), at.length > 1)
 
 
 def divergence(logq: Tensor, at: Positions) -> Tensor:
@@ -74,12 +65,7 @@ def projected(logq: Tensor, at: Positions) -> Tensor:
     return divergence(logq, at) + _mean(1 - torch.minimum(at.node.p, q).sum(1), at.taught)
 
 
-LOSSES: dict[str, Loss] = {
-    "dm": dm,
-    "hybrid": hybrid,
-    "ngram": ngram,
-    "projected": projected,
-}
+LOSSES: dict[str, Loss] = {"hybrid": hybrid, "projected": projected}
 
 
 def _nll(logq: Tensor, at: Positions) -> Tensor:

@@ -26,9 +26,9 @@ def positions_of(record):
     return [(i, j) for i, span in enumerate(record.spans) for j in range(span)]
 
 
-def direct_kl(q, p, less=None):
+def direct_kl(q, p):
     """KL over tokens of one piece, in place of the target's: q'(t) sums over all drafter pieces with t's bytes; end
-    tokens stand for each other. less: (piece, how much of its share is taken off)."""
+    tokens stand for each other."""
     groups = {}  # drafter pieces that mean the same -> target mass
     for t, e in enumerate(toy.EXPANSIONS):
         if len(e) == 1:
@@ -36,7 +36,7 @@ def direct_kl(q, p, less=None):
     total, q_left, p_left = 0.0, 1.0, 1.0
     for d, mass in groups.items():
         same = [x for x, of in enumerate(toy.DIRECT) if x == d or (of >= 0 and of == toy.DIRECT[d])]
-        qd = sum(q[x] for x in same) - (less[1] if less and d == less[0] else 0.0)
+        qd = sum(q[x] for x in same)
         total = total + qd * torch.log(qd / mass)
         q_left, p_left = q_left - qd, p_left - mass
     return total, q_left, p_left
@@ -51,11 +51,11 @@ def brute_dm(logits, record, p):
     return total / len(record.pieces)
 
 
-def brute_nll(logits, record, wanted, weight=lambda i: 1.0):
+def brute_ngram(logits, record):
     logq, total = torch.log_softmax(logits, 1), 0.0
     for row, (i, _) in enumerate(positions_of(record)):
-        if wanted(int(record.spans[i])):
-            total = total - weight(i) * logq[row, record.pieces[row]]
+        if record.spans[i] > 1:
+            total = total - logq[row, record.pieces[row]]
     return total / len(record.pieces)
 
 
@@ -76,9 +76,7 @@ def brute_projected(logits, record, p):
 
 
 BRUTE = {
-    "dm": brute_dm,
-    "ngram": lambda z, r, p: brute_nll(z, r, lambda span: span > 1),
-    "hybrid": lambda z, r, p: brute_dm(z, r, p) + 0.2 * brute_nll(z, r, lambda s: s > 1),
+    "hybrid": lambda z, r, p: brute_dm(z, r, p) + 0.2 * brute_ngram(z, r),
     "projected": brute_projected,
 }
 
