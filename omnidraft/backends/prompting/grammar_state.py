@@ -1,8 +1,8 @@
 """Where an answer stands in its grammar, over one vocabulary: a decoding `Constraint`.
 
 Two matchers follow it. One knows bytes alone: it judges a few tokens by what they spell, whatever the vocabulary, and
-looks ahead. The other knows the vocabulary and is asked, and told of what was said, only where the whole of it must
-be masked. Knows nothing of logits or sampling.
+knows what comes next without choice. The other knows the vocabulary and is asked, and told of what was said, only where
+the whole of it must be masked. Knows nothing of logits or sampling.
 """
 
 from __future__ import annotations
@@ -22,12 +22,10 @@ from omnidraft.backends.prompting.grammar import (
     refuse_failed,
     tokenizer,
 )
-from omnidraft.backends.prompting.messages import BLANK, Spacing
 from omnidraft.errors import GrammarError
 from omnidraft.vocab import Vocabulary
 
 _FEW = 64  # ids up to which asking one by one is cheaper than a mask
-_FAR = 256  # bytes that are looked ahead
 _MOST = 32  # tokens that are proposed: a pass has room for 64
 _LEFT = "The answer left its grammar."
 _TRIED = b"aA0" + bytes(range(33, 127))  # what may follow forced text, the likeliest first
@@ -51,7 +49,6 @@ class GrammarState:
         self._whole: llguidance.LLMatcher | None = None
         self._untold: list[int] = []  # verified tokens that `_whole` does not know of
         self._masked: np.ndarray | None = None
-        self._spacing = Spacing()
         self._certain = self._begun()
 
     def allowed(self, ids: np.ndarray) -> np.ndarray:
@@ -84,8 +81,6 @@ class GrammarState:
             raise GrammarError(_LEFT)
         self._untold.append(token)
         self._masked = None
-        if token not in self._controls:
-            self._spacing.feed(self._vocabulary.pieces[token])
         self._certain = self._certain or self._begun()
 
     def follows(self, data: bytes, end: bool = False) -> bool:
@@ -96,13 +91,10 @@ class GrammarState:
         return self._matcher.validate_tokens(tokens) == len(tokens)
 
     def forced(self) -> list[int]:
-        """See `Constraint.forced`. White space that may stand between JSON's signs is guessed from what came before."""
-        ahead, spacing = self._matcher.deep_copy(), self._spacing.copy()
-        ids = self._certain[::-1]
+        """See `Constraint.forced`."""
+        ids, ahead = self._certain[::-1], self._matcher.deep_copy()
         for token in ids:
             ahead.consume_tokens(self._spelled(token))
-            spacing.feed(self._vocabulary.pieces[token])
-        ids += self._ids_of(self._ahead(ahead, spacing), ahead)
         if ahead.is_stopped() and not ahead.is_error() and self._vocabulary.eos is not None:
             ids.append(self._vocabulary.eos)
         return ids[:_MOST]
@@ -124,27 +116,6 @@ class GrammarState:
                 ids += [*self._vocabulary.encode_bytes(bytes(found[begin:at])), self._named[token]]
                 begin = at + 1
         return ids + self._cut(bytes(found[begin:]), ahead)
-
-    def _ahead(self, matcher: llguidance.LLMatcher, spacing: Spacing) -> list[int]:
-        """What is forced behind `matcher` and `spacing`, which move over it."""
-        found: list[int] = []
-        while len(found) < _FAR:
-            more = matcher.compute_ff_tokens() or self._behind_space(matcher, spacing)
-            if not more or matcher.try_consume_tokens(more) < len(more):
-                break
-            found += more
-            spacing.feed(bytes(token for token in more if token < END))
-        return found
-
-    def _behind_space(self, matcher: llguidance.LLMatcher, spacing: Spacing) -> list[int]:
-        """The only byte that may come next but for white space, behind the white space to expect."""
-        if matcher.is_accepting():
-            return []
-        allowed = _bits(matcher.compute_bitmask())
-        seen = [token for token in np.flatnonzero(allowed).tolist() if token >= END or token not in BLANK]
-        if len(seen) != 1 or seen[0] >= END or (space := spacing.expected(seen[0])) is None:
-            return []
-        return [*space, *seen] if matcher.validate_tokens(list(space)) == len(space) else []
 
     def _cut(self, data: bytes, matcher: llguidance.LLMatcher) -> list[int]:
         """Ids that spell `data`, up to where a token may reach beyond it."""

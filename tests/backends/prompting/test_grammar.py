@@ -62,17 +62,10 @@ def test_a_control_token_that_the_vocabulary_lacks_is_spelled(vocabulary):
 
 
 @pytest.mark.parametrize(("said", "forced"), [
-    ("", b'{"name": "'),
-    ("{", b'"name": "'),
-    ("{ ", b'"name": "'),
-    ('{"name":"', b""),
-    ('{"name":"Ada"', b',"tags":["'),
-    ('{"name": "Ada", ', b'"tags": ["'),
-    ('{\n  "name": "Ada"', b',\n  "tags": [\n    "'),
-    ('{"name": "Ada", "tags": ["y', b' z"]}'),
-    ('{"name": "Ada, (", "tags": [ "y z" ]', b"}"),
+    ("", b"{"), ('{"', b'name"'), ('{"name":"', b""), ('{"name": "Ada", "', b'tags"'),
+    ('{"name": "Ada", "tags": ["y', b' z"'),
 ])  # fmt: skip
-def test_what_is_forced_is_told_with_the_white_space_to_expect(vocabulary, said, forced):
+def test_what_comes_without_choice_is_told(vocabulary, said, forced):
     schema = {"type": "object", "required": ["name", "tags"], "properties": {
         "name": {"type": "string"},
         "tags": {"type": "array", "items": {"enum": ["y z", "no"]}, "minItems": 1, "maxItems": 1}}}  # fmt: skip
