@@ -88,7 +88,7 @@ def test_a_message_passes_few_functions_before_the_target_computes(sessions, mon
 
     monkeypatch.setattr(threading.Thread, "start", noted)
     chat, followed = session.shown.chat().id, Followed()
-    for _ in Answering(sessions, view).ask("Hello", chat, None, [], "refuse", followed, by("ada")):
+    for _ in Answering(sessions, view).ask("Hello", chat, None, [], followed, by("ada")):
         pass
     session.job.join(60)
     assert session.job.text

@@ -1,4 +1,4 @@
-"""What goes to a model beside what is said: text files, of which a part is kept where they are too long for its
+"""What goes to a model beside what is said: text files, of which the beginning is kept where they are too long for its
 context, and pictures.
 
 Knows no page; what is kept of a file is what is stored with the message and what the model reads.
@@ -19,7 +19,6 @@ from omnidraft.errors import ContextFull, PictureError
 from omnidraft.format import count
 from omnidraft.vocab import Vocabulary
 
-REFUSE, BEGINNING, END = "refuse", "beginning", "end"
 COUNTED = 100_000  # characters that are tokenized to count; of a longer text the rest is estimated
 BYTES_A_TOKEN = 3.5  # without a model to ask: a little less than English text has with usual vocabularies
 TRIES = 8
@@ -49,27 +48,26 @@ def sizes(session: Session, chat: Conversation, text: str, files: Sequence[TextF
     return Sizes(tokens, exact, _room(session, chat, text, files))
 
 
-def fitted(session: Session, chat: Conversation, text: str, files: Sequence[TextFile], too_long: str) -> list[TextFile]:
-    """The files as they are sent, inside the session's turn: whole where they fit, else their beginning or end.
+def fitted(session: Session, chat: Conversation, text: str, files: Sequence[TextFile]) -> list[TextFile]:
+    """The files as they are sent, inside the session's turn: whole where they fit, else their beginnings.
 
-    ContextFull, if nobody chose which part to keep, or where not even a part of them fits.
+    ContextFull where not even those fit.
     """
     if not files or not (found := sizes(session, chat, text, files)).too_long:
         return list(files)
     room = found.room or 0
-    about = "" if found.exact else "about "
-    told = f"The files take {about}{count(sum(found.tokens))} tokens, but {count(max(room, 0))} fit beside the message"
-    if too_long not in (BEGINNING, END):
-        raise ContextFull(f"{told}: choose which part to keep, take a file off, or raise the context length.")
     for _ in range(TRIES):  # names, marks and where texts meet take a few tokens more than was counted
         shares = _shares(found.tokens, room)
         if not any(shares):
             break
-        kept = [_cut(session, file, share, too_long) for file, share in zip(files, shares, strict=True)]
+        kept = [_cut(session, file, share) for file, share in zip(files, shares, strict=True)]
         if (over := -_left(session, chat, text, kept)) <= 0:
             return kept
         room -= over
-    raise ContextFull(f"{told}: not even a part of them does; shorten the message or raise the context length.")
+    raise ContextFull(
+        f"The files take {'' if found.exact else 'about '}{count(sum(found.tokens))} tokens, but "
+        f"{count(max(found.room or 0, 0))} fit beside the message: shorten it, or raise the context length."
+    )
 
 
 def _shares(tokens: Sequence[int], room: int) -> list[int]:
@@ -81,20 +79,16 @@ def _shares(tokens: Sequence[int], room: int) -> list[int]:
     return shares
 
 
-def _cut(session: Session, file: TextFile, share: int, which: str) -> TextFile:
-    """A file's beginning or end of so many tokens, with its name and a line that says so."""
+def _cut(session: Session, file: TextFile, share: int) -> TextFile:
+    """A file's beginning of so many tokens, with its name and a line that says so."""
     engine = session.assistant.engine
     assert engine is not None  # a turn has begun
     vocabulary = engine.target.model.vocabulary
     if _count(vocabulary, file.text) <= share:
         return file
-    most = share * 16  # characters: more than nearly any text has to as many tokens
-    part = file.text[:most] if which == BEGINNING else file.text[-most:] if most else ""
-    ids = vocabulary.encode(part)
-    ids = ids[:share] if which == BEGINNING else ids[max(0, len(ids) - share) :]
-    text = vocabulary.decode(ids).decode("utf-8", "ignore")
-    marked = f"{text}\n[…]" if which == BEGINNING else f"[…]\n{text}"
-    return replace(file, name=f"{file.name} ({which})", text=marked)
+    ids = vocabulary.encode(file.text[: share * 16])  # more characters than nearly any text has to as many tokens
+    text = vocabulary.decode(ids[:share]).decode("utf-8", "ignore")
+    return replace(file, name=f"{file.name} (beginning)", text=f"{text}\n[…]")
 
 
 def _left(session: Session, chat: Conversation, text: str, files: Sequence[TextFile]) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.app.attached import REFUSE, as_read, fitted, refuse_unseen, seen_pictures
+from omnidraft.app.attached import as_read, fitted, refuse_unseen, seen_pictures
 from omnidraft.app.catalog import same_file, suited
 from omnidraft.app.kept_answer import KeptAnswer
 from omnidraft.app.session import Session, StillAnswering
@@ -68,14 +68,13 @@ def is_ready(session: Session, chat: str) -> bool:
 
 
 def ask(
-    session: Session, chat: str, text: str, files: Sequence[TextFile] = (), too_long: str = REFUSE,
-    pictures: Sequence[PictureFile] = (), *, instead_of: str | None = None,
+    session: Session, chat: str, text: str, files: Sequence[TextFile] = (), pictures: Sequence[PictureFile] = (), *,
+    instead_of: str | None = None,
 ) -> AnswerJob | None:  # fmt: skip
-    """Add the user's message, or a new version of one beside it, and start its answer; `too_long` says which part is
-    kept of files that do not fit.
+    """Add the user's message, or a new version of one beside it, and start its answer.
 
-    Nothing is kept if the model cannot be loaded, is busy or cannot see the pictures, or the files do not fit and no
-    part was chosen. A message without files waits for its turn where another answer is being written, or others wait
+    Nothing is kept if the model cannot be loaded, is busy or cannot see the pictures, or nothing of the files fits. A
+    message without files waits for its turn where another answer is being written, or others wait
     longer, and is taken back while its model is loaded (None).
     """
     store = (
@@ -89,7 +88,7 @@ def ask(
             return _load_and_answer(session, chat, partial(store, text), answer)
         with session.shown.asked(chat), _turn(session, chat):
             refuse_unseen(session, pictures)
-            files = fitted(session, session.store.get(chat), text, files, too_long)
+            files = fitted(session, session.store.get(chat), text, files)
             question = store(text, meta=files_meta(files), pictures=pictures)
             return session.start(answer(question))
     except StillAnswering:

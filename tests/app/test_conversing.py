@@ -75,34 +75,30 @@ def test_without_a_model_sizes_are_estimates(session, chat):
 
 
 def test_what_fits_goes_whole(session, chat):
-    assert fitted(session, chat, "What?", [SHORT], "refuse") == [SHORT]
+    assert fitted(session, chat, "What?", [SHORT]) == [SHORT]
     found = sizes(session, chat, "What?", [SHORT])
     assert found.tokens == [len(session.assistant.engine.target.model.vocabulary.encode(SHORT.text))]
     assert 0 < found.room < 1024
 
 
-def test_too_long_is_refused_unless_a_part_is_chosen_for_which_there_is_room(session, chat):
-    with pytest.raises(ContextFull, match=r"take [\d,]+ tokens, but \d+ fit"):
-        conversing.ask(session, chat.id, "What?", [LONG, SHORT])
-    with pytest.raises(ContextFull, match="not even a part"):
-        conversing.ask(session, chat.id, "word " * 3000, [SHORT], "end")
-    assert session.store.path(chat.id) == []  # nothing is stored of what was not sent
-
-
-@pytest.mark.parametrize(("which", "has", "has_not"), [("beginning", "line 0 of", "line 1999 of"),
-                                                       ("end", "line 1999 of", "line 0 of")])  # fmt: skip
-def test_the_part_one_chose_fills_the_room(session, chat, which, has, has_not):
-    cut, short = fitted(session, chat, "What?", [LONG, SHORT], which)
-    assert (short, cut.name) == (SHORT, f"long.txt ({which})")
-    assert has in cut.text
-    assert has_not not in cut.text
+def test_of_what_is_too_long_the_beginning_fills_the_room(session, chat):
+    cut, short = fitted(session, chat, "What?", [LONG, SHORT])
+    assert (short, cut.name) == (SHORT, "long.txt (beginning)")
+    assert "line 0 of" in cut.text
+    assert "line 1999 of" not in cut.text
     messages = [{"role": "system", "content": "Be brief."},
                 {"role": "user", "content": with_files("What?", [cut, short])}]  # fmt: skip
     assert 0 <= session.assistant.engine.room(messages, SamplingSettings(max_tokens=8)) < 40
-    asked(session, chat.id, "What?", [LONG, SHORT], which)
+    asked(session, chat.id, "What?", [LONG, SHORT])
     question, answer = session.store.path(chat.id)
     assert question.files == [cut, short]
     assert "error" not in answer.meta
+
+
+def test_where_not_even_a_beginning_fits_nothing_is_sent_or_stored(session, chat):
+    with pytest.raises(ContextFull, match=r"take [\d,]+ tokens, but 0 fit"):
+        conversing.ask(session, chat.id, "word " * 3000, [SHORT])
+    assert session.store.path(chat.id) == []
 
 
 # Messages that are too long

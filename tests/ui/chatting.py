@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from omnidraft.chats import ChatStore, export_json
+
 
 def wait_idle(page) -> None:
     """Until no answer is being written."""
@@ -105,6 +109,17 @@ def settle(page, name: str, text: str) -> None:
     """Give a setting another value."""
     write(page, f"{field(name)} input", text)
     page.keyboard.press("Enter")
+
+
+def import_talk(page, tmp_path: Path, *messages: tuple[str, str]) -> None:
+    """Import a conversation of these messages: (role, text)."""
+    with ChatStore(tmp_path / "talk.sqlite") as store:
+        chat = store.create("Imported").id
+        for role, said in messages:
+            store.append(chat, role, said)
+        (tmp_path / "talk.json").write_text(export_json(store, [chat]))
+    (tmp_path / "talk.sqlite").unlink()
+    page.set_input_files("#od-transfer input[type=file]", str(tmp_path / "talk.json"))
 
 
 def exported(page, server) -> dict:

@@ -9,18 +9,12 @@ import pytest
 from omnidraft.learning.material.history import History
 from omnidraft.learning.update import Update
 from tests.ui.accessibility import no_barriers
-from tests.ui.chatting import arrived, ask, new_chat, race_and_run, tab
+from tests.ui.chatting import arrived, ask, import_talk, new_chat, race_and_run, tab
 from tests.ui.conftest import SETTINGS, Server, write_settings
 
 JUDGED = {"old": {"direct": 0.1, "greedy": 0.2, "overlap": 0.2, "tokens": 100},
           "new": {"direct": 0.1, "greedy": 0.6, "overlap": 0.4, "tokens": 300}}  # fmt: skip
-TEXT = """# Texts
-
-<!-- omnidraft: user -->
-Show me
-
-<!-- omnidraft: assistant -->
-<think>
+TEXT = """<think>
 What?
 </think>
 A [link](https://example.com/) and `code`:
@@ -61,12 +55,11 @@ def test_the_chat(server, pages, tmp_path):
     for name in ("Speed", "Tokens", "Options"):
         tab(page, name)
         no_barriers(page)
-    (tmp_path / "texts.md").write_text(TEXT)
-    page.set_input_files("#od-transfer input[type=file]", str(tmp_path / "texts.md"))
+    import_talk(page, tmp_path, ("user", "Show me"), ("assistant", TEXT))
     page.wait_for_selector("#od-chat td")
     upload = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"word " * 3000}
     page.set_input_files("#od-composer input[type=file]", upload)
-    page.wait_for_selector("#od-too-long input")
+    page.wait_for_selector("#od-attached .od-bad")
     page.hover("#od-rows .od-item >> nth=0")
     page.click("#od-rows .od-item >> nth=0 >> [data-kind=ask-delete]")
     no_barriers(page)

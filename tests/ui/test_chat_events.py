@@ -12,7 +12,7 @@ import omnidraft.app.session
 from omnidraft.app import conversing
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.sessions import Sessions
-from omnidraft.chats import TextFile
+from omnidraft.chats import TextFile, export_json
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
 from omnidraft.storage.paths import find_data_home
@@ -36,7 +36,7 @@ class Page:
         )  # fmt: skip
 
     def ask(self, text: str, chat: str | None, editing: str | None = None, files=FILES) -> dict:
-        updates = self.answering.ask(text, chat, editing, files, "refuse", Followed(), self.who)
+        updates = self.answering.ask(text, chat, editing, files, Followed(), self.who)
         return shown(self.view, updates)
 
     def turn(self, chat: str | None, **click: object) -> dict:
@@ -145,8 +145,8 @@ def test_a_message_never_lands_in_another_conversation(page, ada):
 
 
 def test_options_of_a_conversation_that_is_gone_change_no_other(other_page, ada, bob, tmp_path):
-    upload = tmp_path / "one.md"
-    upload.write_bytes(b"# T\n\n<!-- omnidraft: user -->\nHi\n")
+    upload = tmp_path / "one.json"
+    upload.write_text(export_json(ada.store))
     chat, before, who = ada.shown.chat().id, bob.shown.chat(), by("bob")
     options = other_page.options
     for updates in (
@@ -419,7 +419,7 @@ def test_a_question_refused_when_the_page_has_left_stays_in_its_conversation_wit
         raise ModelError("The file is damaged.")
 
     monkeypatch.setattr(ada.assistant, "load", load)
-    updates = page.answering.ask("Hello", chat, earlier, FILES, "refuse", followed, page.who)
+    updates = page.answering.ask("Hello", chat, earlier, FILES, followed, page.who)
     next(updates)
     followed.leave()
     assert list(updates) == []

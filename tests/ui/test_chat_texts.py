@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.ui.chatting import answers, arrived, ask, exported, new_chat, questions, tab, unfold
+from tests.ui.chatting import answers, arrived, ask, exported, import_talk, new_chat, questions, tab, unfold
 from tests.ui.payloads import ELSEWHERE, PAYLOADS
 
 CODE = "  if (a < b) {\n    return x<y>;\n  }"
@@ -23,11 +23,9 @@ So $x^2 < 9$, see [a place]({ELSEWHERE}/page?a=1&b=2).
 
 def imported(page, tmp_path, *messages: tuple[str, str]) -> None:
     """A conversation of these messages, shown."""
-    text = "# Imported\n\n" + "".join(f"<!-- omnidraft: {role} -->\n{said}\n\n" for role, said in messages)
-    (tmp_path / "chat.md").write_text(text)
     arrived(page)
     before = page.get_attribute("#od-marks", "data-chat")
-    page.set_input_files("#od-transfer input[type=file]", str(tmp_path / "chat.md"))
+    import_talk(page, tmp_path, *messages)
     page.wait_for_function("chat => document.querySelector('#od-marks').dataset.chat !== chat", arg=before)
     page.wait_for_function("n => document.querySelectorAll('#od-chat .od-turn').length === n", arg=len(messages))
 

@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 
 from omnidraft.app import documents
-from omnidraft.app.attached import BEGINNING, END, REFUSE, Sizes
+from omnidraft.app.attached import Sizes
 from omnidraft.app.documents import Unreadable
 from omnidraft.backends.pictures import MOST_BYTES, thumbnail
 from omnidraft.chats import PictureFile, TextFile
@@ -26,7 +26,6 @@ MAX_FILES = 10
 MAX_NAME = 80
 PICTURES = {".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp"}
 PREVIEW = 96  # pixels
-TOO_LONG = [("Do not send", REFUSE), ("Keep the beginning", BEGINNING), ("Keep the end", END)]
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 Attached = TextFile | PictureFile
@@ -107,6 +106,8 @@ def _sum(sizes: Sizes) -> str:
     if sizes.room is None or (len(sizes.tokens) < 2 and not sizes.too_long):
         return ""
     room = f"{count(sum(sizes.tokens))} tokens together; {count(max(sizes.room, 0))} fit"
+    if sizes.too_long:
+        room += ": only the beginning is sent"
     return f'<li class="{"od-sum od-bad" if sizes.too_long else "od-sum"}">{room}</li>'
 
 

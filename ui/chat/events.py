@@ -86,13 +86,12 @@ class Answering(Handlers):
         chat: str | None,
         editing: str | None,
         files: list[Attached],
-        too_long: str,
         followed: Followed,
         request: gr.Request,
     ) -> Updates:
         view = self.view
         session, name = self.here(request, chat)
-        sent = attachments.texts(files), too_long, attachments.pictures(files)
+        sent = attachments.texts(files), attachments.pictures(files)
         if not text.strip():
             yield {view.notice: note("Write a message to send with the files.") if files else ""}
         elif editing and session.store.message(editing).role == "assistant":
@@ -100,11 +99,11 @@ class Answering(Handlers):
             yield view.open(session, session.store.get(name), None, {view.box: ""})
         elif editing:
             start: Starting = partial(conversing.edit, session, name, editing, text, *sent)
-            lost = partial(conversing.refused, session, name, text, sent[0], sent[2], editing)
+            lost = partial(conversing.refused, session, name, text, *sent, editing)
             yield from view.run(session, name, followed, start, (text, files), asked=text, above=editing, lost=lost)
         else:
             start = partial(conversing.ask, session, name, text, *sent)
-            lost = partial(conversing.refused, session, name, text, sent[0], sent[2], None)
+            lost = partial(conversing.refused, session, name, text, *sent, None)
             yield from view.run(session, name, followed, start, (text, files), asked=text, lost=lost)
 
     @telling

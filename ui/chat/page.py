@@ -14,7 +14,6 @@ from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
 from omnidraft.profiles.uploads import taken
-from ui.chat import attachments
 from ui.chat.conversation_list import SCRIPT, listing
 from ui.chat.events import Answering, Handlers, OptionEvents, Updates, telling
 from ui.chat.options import Options
@@ -95,10 +94,6 @@ class Page:
     def _composer(self) -> None:
         """Where a message is written: its files above, then the box between its buttons."""
         self.chips = gr.HTML(elem_id="od-attached", js_on_load=CLICKS)
-        self.too_long = gr.Radio(
-            attachments.TOO_LONG, value=attachments.REFUSE, label="The files do not fit the context", visible=False,
-            elem_id="od-too-long",
-        )  # fmt: skip
         with gr.Row(elem_id="od-composer"):
             self.attach = gr.UploadButton(
                 "Attach pictures, text, PDF, Word or Excel files", file_count="multiple", elem_id="od-attach",
@@ -241,10 +236,10 @@ def _follow_behind(answering: Answering, event: Any) -> None:
 def _connect_answers(page: Page, blocks: gr.Blocks, answering: Answering) -> None:
     """Everything that shows or starts an answer."""
     view, behind = page.view, partial(_follow_behind, answering)
-    where = [view.box, view.chat_id, view.editing, view.attached, view.too_long, view.followed]
+    where = [view.box, view.chat_id, view.editing, view.attached, view.followed]
     here = [view.chat_id, view.followed]
     files = [view.attached, view.box, view.chat_id]
-    shown = [view.attached, view.chips, view.too_long, view.notice]
+    shown = [view.attached, view.chips, view.notice]
     # The hidden field is but a place for what the script says.
     place: dict[str, Any] = {"inputs": [view.options.chat], "js": "() => [location.pathname]"}
     behind(blocks.load(answering.arrive, outputs=view.outputs, **place, **PRIVATE))

@@ -15,7 +15,7 @@ import gradio as gr
 
 from omnidraft.app import conversing, models_list
 from omnidraft.app.answer_job import AnswerJob, Live
-from omnidraft.app.attached import REFUSE, sizes
+from omnidraft.app.attached import sizes
 from omnidraft.app.conversing import draft_of, is_ready, sampling_of, thinking_words
 from omnidraft.app.kept_answer import keep_target
 from omnidraft.app.session import Session
@@ -59,7 +59,6 @@ class ChatView:
     notice: gr.HTML
     line: gr.HTML
     chips: gr.HTML
-    too_long: gr.Radio  # which part to keep of files that do not fit the context
     box: gr.Textbox
     send: gr.Button
     stop: gr.Button
@@ -148,12 +147,11 @@ class ChatView:
         return {**self.attach([]), self.editing: None, self.cancel: gr.Button(visible=False)}
 
     def attach(self, files: list[Attached], session: Session | None = None, chat: str = "", text: str = "") -> dict:
-        """Show what is attached to the message being written, and ask what to do where it is too long."""
+        """Show what is attached to the message being written."""
         if session is None or not files:
-            return {self.attached: files, self.chips: "", self.too_long: gr.Radio(visible=False, value=REFUSE)}
+            return {self.attached: files, self.chips: ""}
         found = sizes(session, session.store.get(chat), text, attachments.texts(files))
-        shown = attachments.chips(files, found)
-        return {self.attached: files, self.chips: shown, self.too_long: gr.Radio(visible=found.too_long)}
+        return {self.attached: files, self.chips: attachments.chips(files, found)}
 
     def run(
         self,
