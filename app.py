@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import socket
 import sys
 import threading
@@ -56,7 +55,7 @@ def _serve(args: argparse.Namespace, home: DataHome, profile: str) -> int:
     remove_leftovers(home)
     templates = _templates(args, home, profile)
     sessions = Sessions(home, profile, args.target, args.drafter, args.workers, args.split, templates)
-    app = server.make_app(sessions, args.api_key or os.environ.get("OMNIDRAFT_API_KEY") or None)
+    app = server.make_app(sessions)
     address = f"http://{HOST}:{args.port}"
     encrypted = ", encrypted" if held(home.root) is not None else ""
     print(f"OmniDraft is at {address} (Ctrl+C ends it). Data: {home.root}{encrypted}", flush=True)
@@ -117,7 +116,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--drafter", help="drafter file (default: the profile's, first the bundled one)")
     parser.add_argument("--workers", help="host:port of workers that hold layers of the target, with commas between")
     parser.add_argument("--split", help="shares of the layers with commas, this machine first (default: free memory)")
-    parser.add_argument("--api-key", help="what clients of /v1 must send (default: OMNIDRAFT_API_KEY, else nothing)")
     parser.add_argument("--open", action="store_true", help="open a browser")
     return parser
 

@@ -62,7 +62,7 @@ SWITCH_SECONDS = 0.0005
 LOOK_SECONDS = 0.02  # between looks of Gradio's queue at whether an event waits: what a click may wait for
 
 
-def make_app(sessions: Sessions, api_key: str | None = None) -> FastAPI:
+def make_app(sessions: Sessions) -> FastAPI:
     """The application that serves everything."""
 
     @contextlib.asynccontextmanager
@@ -80,7 +80,7 @@ def make_app(sessions: Sessions, api_key: str | None = None) -> FastAPI:
     app.add_middleware(Guard, origins=lambda: _origins(sessions))
     transfer.add_routes(app, sessions)
     profiles_page.add_routes(app, sessions)
-    api.add_routes(app, sessions, api_key)
+    api.add_routes(app, sessions)
     with warnings.catch_warnings():
         # Gradio warns that pages behind routes are not rendered on the server, which was not asked for.
         warnings.filterwarnings("ignore", message="SSR mode is not supported")

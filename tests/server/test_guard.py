@@ -57,7 +57,7 @@ def clients_page(tmp_path) -> Iterator[TestClient]:
     """All pages; those of another address may use the API if the settings say so."""
     home = find_data_home(tmp_path / "home")
     sessions = Sessions(home, "default")
-    with TestClient(make_app(sessions, api_key="key"), base_url=HERE) as client:
+    with TestClient(make_app(sessions), base_url=HERE) as client:
         client.session = sessions.get()
         yield client
 

@@ -6,7 +6,6 @@ goes away. A model it loads stays until the profile's own is asked something.
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Awaitable, Callable
 from functools import partial
 
@@ -28,12 +27,8 @@ _ALL = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 Handler = Callable[[Session, Request], Awaitable[Response]]
 
 
-def add_routes(app: FastAPI, sessions: Sessions, key: str | None) -> None:
-    """`key`: what clients must send as a bearer token, if anything."""
-
-    async def guarded(request: Request, handler: Handler) -> Response:
-        if (refusal := _refusal(request, key)) is not None:
-            return refusal
+def add_routes(app: FastAPI, sessions: Sessions) -> None:
+    async def handled(request: Request, handler: Handler) -> Response:
         try:
             return await handler(session_of_request(sessions, request), request)
         except OmniDraftError as error:
@@ -41,12 +36,12 @@ def add_routes(app: FastAPI, sessions: Sessions, key: str | None) -> None:
 
     for method, handlers in {"GET": _READ, "POST": _WRITTEN}.items():
         for path, handler in handlers.items():
-            app.add_route(path, partial(guarded, handler=handler), [method])
+            app.add_route(path, partial(handled, handler=handler), [method])
     known = {route.path: route.methods for route in app.routes if isinstance(route, Route)}
 
     async def unknown(request: Request) -> Response:
         path = request.url.path
-        return _refusal(request, key) or _unknown(request.method, path, known.get(path))
+        return _unknown(request.method, path, known.get(path))
 
     for path in ("/infill", "/v1/{rest:path}"):
         app.add_route(path, unknown, _ALL)
@@ -79,10 +74,3 @@ def _unknown(method: str, path: str, methods: set[str] | None) -> Response:
     reply = Response(status_code=204) if asked else error_reply(f"{path} takes {taken}, not {method}.", 405)
     reply.headers["Allow"] = ", ".join(sorted(methods))
     return reply
-
-
-def _refusal(request: Request, key: str | None) -> Response | None:
-    given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
-    if key is None or hmac.compare_digest(given.encode(), key.encode()):
-        return None
-    return error_reply("The API key is missing or wrong.", 401, "invalid_api_key")
