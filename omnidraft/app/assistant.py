@@ -156,7 +156,6 @@ class Assistant:
                 target, drafter, model or settings.model, cache or settings.cache, adapter,
                 (*settings.templates, *templates), projector, settings.projectors,
             )  # fmt: skip
-            self.learner.process.let_go()
             notices = self.loaded.load(asked)
             self._tell_learner()
             _settle_in()
@@ -186,8 +185,8 @@ class Assistant:
                 self._models.leave()
         finally:
             made.close()
-        if made.choice.is_merged:
-            self.loaded.adapters.drop_merged(keep=made.choice.file)
+        if made.choice.merged is not None:
+            self.loaded.adapters.drop_merged(keep=made.choice.merged)
         return True
 
     @property
@@ -280,7 +279,6 @@ class Assistant:
         """Free the models and close the cache; `load` brings them back. Harmless when repeated."""
         self.stop()
         with self._models.held():
-            self.learner.process.let_go()
             self.loaded.close()
 
     @contextmanager

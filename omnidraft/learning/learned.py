@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import psutil
 
 from omnidraft.errors import OmniDraftError
-from omnidraft.learning.adapters.serving import Origin
+from omnidraft.learning.adapters.serving import MERGED, Origin
 from omnidraft.learning.adapters.store import warm_start
 from omnidraft.learning.adapters.versions import Meta, Version
 from omnidraft.learning.material.history import History, ServedAnswer
@@ -111,7 +111,8 @@ class Learned:
             version=version, state=state, reason=reason, waiting=stores.fresh, interval=learner.settings().interval,
             held=learner.held, update=running if running is not None and running.kind == "update" else None,
             last=learner.last, served=choice.version.name if choice is not None and choice.version else None,
-            origin=choice.origin if choice is not None else "none", merged=learner.merged, pid=pid,
+            origin=choice.origin if choice is not None else "none",
+            merged=choice is not None and choice.merged is not None, pid=pid,
             memory_mb=_memory(pid), replay_answers=stores.answers, replay_tokens=stores.tokens,
             replay_bytes=stores.bytes, replay_limit=int(LIMIT_MB * 1e6), day_seconds=stores.day_seconds,
         )  # fmt: skip
@@ -179,7 +180,7 @@ class Learned:
     def files(self) -> list[Part]:
         """Where everything learned in the profile lives, and how large it is."""
         profile = self._learner.profile
-        merged, tables = self._learner.adapters.merged, self._learner.cache / "expansions"
+        merged, tables = profile.root / MERGED, self._learner.cache / "expansions"
         told = {
             "replay": (profile.replay, "Past answers the drafter can learn from."),
             "adapters": (profile.adapters, "What the drafter has learned, by version."),

@@ -30,7 +30,6 @@ from omnidraft.settings.config import LearningSettings
 from omnidraft.storage.paths import ProfilePaths
 
 log = logging.getLogger("omnidraft.learning")
-KEPT_MINUTES = 15.0  # that the training process waits for the next update, the drafter in memory
 TICK = 0.25
 
 
@@ -49,8 +48,7 @@ class Learner:
     active False: looks at what is there, keeps nothing and trains nothing; why_not: the sentence for that. waits: how
     long all must be quiet before anything is trained. learned: what there is so far. pairing: what is loaded; updates:
     what is due and what runs; last: the update before; held: stopped by the user; answering: answers being written;
-    merged: whether one file with the drafter is served; waits_for: why what is due does not begin, if it is the machine
-    or the hour that it waits for.
+    waits_for: why what is due does not begin, if it is the machine or the hour that it waits for.
     """
 
     def __init__(
@@ -72,7 +70,7 @@ class Learner:
         self.process, self.machine = TrainingProcess(), Machine()
         self.pairing: Pairing | None = None
         self.last: Update | None = None
-        self.held = self.merged = False
+        self.held = False
         self.waits_for = ""
         self.answering = 0
         self._lock = threading.RLock()
@@ -102,7 +100,7 @@ class Learner:
             log.warning("%s", error)
             self.stores.refused = str(error)
         with self._lock:
-            self.pairing, self.merged = pairing, pairing.choice.is_merged
+            self.pairing = pairing
             self.updates.paired()
             if self._thread is None and not self.stores.refused:
                 self._thread = threading.Thread(target=self._work, name="learning", daemon=True)
@@ -124,7 +122,7 @@ class Learner:
         """Another version is served."""
         with self._lock:
             if self.pairing is not None:
-                self.pairing, self.merged = self.pairing.serving(choice), choice.is_merged
+                self.pairing = self.pairing.serving(choice)
         self._note_change()
 
     def answer_begins(self) -> None:
@@ -234,7 +232,6 @@ class Learner:
             if call := self._inbox.get():
                 with self._carefully():
                     call[0](*call[1:])
-        self.process.let_go()
 
     @contextmanager
     def _carefully(self) -> Iterator[None]:
@@ -249,11 +246,9 @@ class Learner:
         self.updates.failed()
 
     def _patience(self) -> float | None:
-        """Seconds to wait for a message: a tick while time matters, else until the waiting process is to be ended."""
+        """Seconds to wait for a message: a tick while time matters."""
         with self._lock:
-            if self._swap_due or self.state is not State.IDLE:
-                return TICK
-        return self.process.seconds_left(KEPT_MINUTES)
+            return TICK if self._swap_due or self.state is not State.IDLE else None
 
     def _keep(self, answer: Answered, pairing: Pairing) -> None:
         self.stores.keep(answer, pairing, self.adapters.store_name(pairing.choice.learned_in))
@@ -274,7 +269,6 @@ class Learner:
     def _take_up(self) -> None:
         """Let the process go on or end it, and serve what was made."""
         settings = self.settings()
-        self.process.let_go_unless(KEPT_MINUTES if settings.enabled else 0.0)
         with self._lock:
             if self.pairing is None:
                 return

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("omnidraft.learning")
 
-Kind = Literal["update", "compare", "merge"]
+Kind = Literal["update", "compare"]
 Outcome = Literal["running", "published", "refused", "failed", "interrupted"]
 Estimates = dict[str, dict[str, float]]  # "old" and "new" -> direct, greedy, overlap, tokens (see evaluate.py)
 
@@ -59,7 +59,7 @@ class Update:
     acceptance estimates, {} until known; ended: None until all is done; seconds: of the job; cpu_seconds, peak_mb: of
     the process, 0 until it finished; through: newest replay ordinal it has seen. kind: "update" trains and publishes;
     "compare" only estimates what is served and what was served before it on recent answers, and refuses what is served
-    if that is worse; "merge" writes the served adapter and the drafter as one file.
+    if that is worse.
     """
 
     number: int
@@ -111,6 +111,8 @@ class Update:
 
     def concluded(self, code: int | None, last_words: str, why: str = "") -> Update:
         """When its process is gone. why: the reason this program ended it, if it did."""
+        if self.ended is not None:
+            return self
         over = replace(self, ended=time.time(), state=State.IDLE)
         if self.outcome != "running":
             return over
@@ -122,8 +124,6 @@ class Update:
 
     def doing(self) -> str:
         """What the process does, in a sentence."""
-        if self.kind == "merge":
-            return "Writing the drafter and what it learned as one file."
         if self.kind == "compare":
             return "Comparing the served version with the one before."
         if self.state is State.JUDGING:
@@ -146,8 +146,7 @@ class Job:
     drafter: its GGUF; fingerprint: of that file; replay: the store's file; table: the expansion table's; store: folder
     of the adapter versions; parent: name of the version served, None for the bare drafter; start: weights served, to
     begin with unless there is a candidate trained from them, None: an adapter that changes nothing; inherited:
-    conversations `start` was trained on. other: weights to compare with. merged: an update's folder for the merged file
-    of what it publishes, None to write none; of a "merge", the file to write of the adapter `start`. gated: publish
+    conversations `start` was trained on. other: weights to compare with. gated: publish
     only what is better than what is served; else every update. passes: over everything; least_steps: more passes while
     that makes fewer steps, for a handful moves nothing (after 40 answers: mathematics .44 accepted with 20 steps at
     least, .42 with 40, functions .25 and .27, for half the time). most_new: answers an update learns from at most,
@@ -163,7 +162,6 @@ class Job:
     parent: str | None = None
     start: str | None = None
     other: str | None = None
-    merged: str | None = None
     inherited: tuple[str, ...] = ()
     through: int = 0
     loss: str = "projected"
@@ -199,13 +197,13 @@ class Job:
 
 
 def plan(
-    update: Update, choice: Choice, settings: LearningSettings, replay: Path, table: Path,
-    merged: Path | None = None, *, seed: int = 0, asked: bool = False,
+    update: Update, choice: Choice, settings: LearningSettings, replay: Path, table: Path, *, seed: int = 0,
+    asked: bool = False,
 ) -> Job:  # fmt: skip
     """An update of the served version (or of the one a new vocabulary starts warm from) by the answers behind it; or
-    a comparison of that version with what was served before it; or one file of it and the drafter.
+    a comparison of that version with what was served before it.
 
-    table: as in `Job`; merged: folder for an update's merged file. asked: somebody wants the update now, and waits.
+    table: as in `Job`. asked: somebody wants the update now, and waits.
     """
     from omnidraft.learning.adapters.versions import model_fingerprint  # brings numpy
 
@@ -215,8 +213,6 @@ def plan(
         str(choice.learned_in.folder), loss=settings.loss, cpu_percent=settings.cpu_percent,
         start=str(version.weights) if version is not None else None,
     )  # fmt: skip
-    if update.kind == "merge":
-        return replace(job, start=str(choice.adapter), merged=str(choice.merged))
     if update.kind == "compare":
         previous = choice.learned_in.previous()
         return replace(job, other=str(previous.weights) if previous is not None else None)
@@ -225,7 +221,6 @@ def plan(
         parent=version.name if version is not None and choice.origin == "own" else None,
         inherited=version.meta.chats if version is not None else (),
         through=choice.learned_in.through,
-        merged=str(merged) if merged is not None else None,
         seed=seed,
         most_new=MOST_ASKED if asked else MOST_NEW,
         passes=PASSES_ASKED if asked else PASSES,
@@ -258,7 +253,6 @@ class Updates:
         self._choice: Choice | None = None  # what was served when the running one began
         self._failed_with = 0  # fresh answers there were when an update failed: it takes another interval to try again
         self._attempts = 0
-        self._unmergeable: Path | None = None
         self._compared: set[tuple] = set()
         self._fallen = False  # whether the served version's own answers call for a comparison
 
@@ -275,8 +269,6 @@ class Updates:
         needed = 1 if self.forced else settings.interval + self._failed_with
         if self._stores.enough >= needed:
             return "update"
-        if pairing.choice.lacks_merged and pairing.choice.merged != self._unmergeable:
-            return "merge"
         return "compare" if self._fallen and pairing.choice.origin == "own" else None
 
     def why_wait(self) -> str:
@@ -314,16 +306,16 @@ class Updates:
     def begin(self, kind: Kind, pairing: Pairing, settings: LearningSettings, table: Path) -> Job:
         """What the process has to do; an update is in the history from now on."""
         (replay, history), choice, asked = self._stores.files, pairing.choice, self.forced
-        now = State.TRAINING if kind == "update" else State.JUDGING if kind == "compare" else State.PUBLISHING
+        now = State.TRAINING if kind == "update" else State.JUDGING
         update = Update(
             history.next_number(), time.time(), choice.drafter.stem, pairing.target, pairing.pair.target.fingerprint,
             kind=kind, state=now,
         )  # fmt: skip
-        job = plan(update, choice, settings, replay.path, table, self._adapters.merged, seed=update.number, asked=asked)
+        job = plan(update, choice, settings, replay.path, table, seed=update.number, asked=asked)
         self._choice = choice
         if kind == "compare":
             self._fallen = False
-        elif kind == "update":
+        else:
             self.forced = False
             history.save(self._adapters.store_name(choice.learned_in), update)
         return job
@@ -334,9 +326,7 @@ class Updates:
         if update.ended is None or self._choice is None:
             return
         store = self._choice.learned_in
-        if update.kind == "merge" and update.outcome != "published":
-            self._unmergeable = self._choice.merged
-        elif update.kind == "compare" and update.outcome == "refused":
+        if update.kind == "compare" and update.outcome == "refused":
             store.rollback(self._choice.learned)
             why = "Rolled back: what was served before accepts more of the last answers."
             self._add_reason(store, self._choice.learned, why)

@@ -7,23 +7,18 @@ from dataclasses import replace
 
 from omnidraft.learning.update import Job
 
-ANSWERS = 6  # that an update has seen
-
 
 def main() -> int:
-    for number, line in enumerate(sys.stdin):
-        job = Job.from_line(line)
-        update = job.update
-        does = job.seed if update.kind == "update" and job.seed in (1, 2) and update.target == "seeded" else 0
-        if does == 1:
-            print(update.said("failed", "it could not be done").to_line(), end="", flush=True)
-            return 1
-        if does == 2:
-            time.sleep(600)
-        refused = replace(update, through=job.through + ANSWERS).said("refused", f"job {number} of {os.getpid()}")
-        print(refused.to_line(), end="", flush=True)
-        print(replace(refused, ended=time.time()).to_line(), end="", flush=True)
-    return 2
+    job = Job.from_line(sys.stdin.readline())
+    if job.seed == 1:
+        print(job.update.said("failed", "it could not be done").to_line(), end="", flush=True)
+        return 1
+    if job.seed == 2:
+        time.sleep(600)
+    refused = job.update.said("refused", f"by {os.getpid()}")
+    print(refused.to_line(), end="", flush=True)
+    print(replace(refused, ended=time.time()).to_line(), end="", flush=True)
+    return 0
 
 
 if __name__ == "__main__":

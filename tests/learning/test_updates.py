@@ -20,7 +20,7 @@ from omnidraft.settings.config import LearningSettings
 def test_a_served_version_that_accepts_less_is_looked_at_once(tmp_path):
     store = AdapterStore(tmp_path / "adapters" / "d" / "v")
     versions = [store.publish({ADAPTER: b"a", WEIGHTS: b"w"}, Meta("d", "v", parent=p)) for p in (None, "v000001")]
-    adapters, history = Adapters(tmp_path / "adapters", tmp_path / "merged"), History(tmp_path / "metrics.sqlite")
+    adapters, history = Adapters(tmp_path / "adapters"), History(tmp_path / "metrics.sqlite")
     choice = Choice(tmp_path / "drafter.gguf", "own", store, versions[1], versions[1].adapter)
 
     def served(version: str, accepted: int, count: int) -> None:
@@ -64,7 +64,7 @@ def test_an_hour_has_room_for_so_many_minutes_and_for_one_update_at_least(tmp_pa
 def test_what_was_refused_is_not_trained_on_again_and_stands_in_the_history(tmp_path, models):
     history, store = History(tmp_path / "metrics.sqlite"), AdapterStore(tmp_path / "adapters" / "d" / "v")
     stores = SimpleNamespace(files=(SimpleNamespace(path=tmp_path / "replay.sqlite"), history), fresh=8)
-    updates = Updates(stores, Adapters(tmp_path / "adapters", tmp_path / "merged"))
+    updates = Updates(stores, Adapters(tmp_path / "adapters"))
     target = SimpleNamespace(fingerprint="v")
     pairing = SimpleNamespace(
         choice=Choice(models / "tiny-drafter-f16.gguf", store=store), target="t", pair=SimpleNamespace(target=target)

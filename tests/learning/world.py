@@ -9,12 +9,10 @@ from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
-from omnidraft.learning.training.evaluate import Estimate, Estimator
-from omnidraft.learning.training.process_main import Worker
+from omnidraft.learning.training.evaluate import Estimate, estimates
+from omnidraft.learning.training.process_main import does
 from omnidraft.learning.training.teaching import windows
 from omnidraft.learning.update import Job, Update, settle
-
-WORKER = Worker()  # of all updates here, as in the training process: the drafter is read once
 
 
 class World:
@@ -45,7 +43,7 @@ class World:
         current = self.store.current()
         start = {"start": str(current.weights), "parent": current.name} if current else {}
         job = dataclasses.replace(self.job, through=self.store.through, **start, **changes)
-        yield from WORKER.does(job)
+        yield from does(job)
 
     def served_on(self, records: list[Record]) -> Estimate:
         """Acceptance estimate of the served adapter on these answers."""
@@ -53,4 +51,4 @@ class World:
         model = TorchDrafter(Path(self.job.drafter), 32)
         model.load_weights(read_weights(self.store.current().weights))
         parts = [w for record in records for w in windows(record, table)]
-        return Estimator()(model, {"clean": {0: parts}})["clean"]
+        return estimates(model, {"clean": {0: parts}})["clean"]

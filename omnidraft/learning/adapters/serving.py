@@ -1,11 +1,12 @@
 """What a drafter drafts with: bare, with an adapter version, or as one merged file. Chosen and opened here.
 
-It reads the stores, sets aside what is damaged there and never writes a version; it knows nothing of training, of
-answers or of when a swap may happen.
+It reads the stores, sets aside what is damaged there, writes merged files but never a version; it knows nothing of
+training, of answers or of when a swap may happen.
 """
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,13 +15,14 @@ from typing import Literal
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.decoding.cost import step_seconds
 from omnidraft.errors import ModelError, StorageError
-from omnidraft.learning.adapters.files import can_merge, merged_path
+from omnidraft.learning.adapters.files import can_merge, merged_path, write_merged
 from omnidraft.learning.adapters.store import AdapterStore, drafter_folder, warm_start
 from omnidraft.learning.adapters.versions import Version, model_fingerprint, set_aside
 from omnidraft.settings.config import AUTO_LAYERS, ModelSettings
 from omnidraft.storage.files import readable
 from omnidraft.vocab import Vocabulary
 
+log = logging.getLogger("omnidraft.learning")
 Origin = Literal["none", "own", "warm start", "file"]
 AUTO = "auto"  # as an adapter's path: what was learned for this drafter and vocabulary
 NO_ADAPTER = "none"  # and: the drafter as it came
@@ -30,7 +32,7 @@ MERGED = "merged"  # a profile's folder for drafters with their adapter added in
 @dataclass(frozen=True)
 class Choice:
     """What to serve. drafter: the bare file; store: where its versions are, None where nothing is learned;
-    adapter: the GGUF LoRA, None for the bare drafter; merged: where the merged file is or would be, None if never;
+    adapter: the GGUF LoRA, None for the bare drafter; merged: one file of both, None if there is none;
     aside: versions found damaged or misshapen while choosing, and set aside."""
 
     drafter: Path
@@ -66,7 +68,7 @@ class Choice:
     @property
     def file(self) -> Path:
         """The model file to open."""
-        return self.merged if self.merged is not None and self.is_merged else self.drafter
+        return self.merged or self.drafter
 
     def serves_like(self, other: Choice) -> bool:
         """Whether both are the same version of the same drafter, from the same store."""
@@ -74,28 +76,19 @@ class Choice:
         return (self.drafter, self.origin, self.adapter, mine) == (other.drafter, other.origin, other.adapter, theirs)
 
     @property
-    def is_merged(self) -> bool:
-        return self.merged is not None and self.merged.is_file()
-
-    @property
-    def lacks_merged(self) -> bool:
-        """Whether writing the merged file would make drafting cheaper."""
-        return self.merged is not None and not self.merged.is_file()
-
-    @property
     def cost_key(self) -> str | None:
         """Names what a drafter step costs with it: equal for versions that differ in their weights only."""
         if self.version is None:
             return str(self.adapter) if self.adapter else None
-        return "merged" if self.is_merged else f"lora {self.version.meta.rank}"
+        return "merged" if self.merged else f"lora {self.version.meta.rank}"
 
 
 @dataclass(frozen=True)
 class Adapters:
-    """Where a profile keeps what was learned. folder: of its stores; merged: a folder of rebuildable files."""
+    """Where a profile keeps what was learned. folder: of its stores; merged: of files made anew, None: of none."""
 
     folder: Path
-    merged: Path
+    merged: Path | None = None
 
     def choose(self, drafter: Path, vocabulary: str) -> Choice:
         """The version served for a drafter and a target vocabulary's fingerprint; a new vocabulary starts warm."""
@@ -107,8 +100,18 @@ class Adapters:
             version, origin = warm_start(store), "warm start"
         if version is None:
             return Choice(drafter, store=store, aside=aside)
-        merged = merged_path(self.merged, version) if can_merge(drafter) else None
-        return Choice(drafter, origin, store, version, version.adapter, merged, aside)
+        return Choice(drafter, origin, store, version, version.adapter, self._merged(drafter, version), aside)
+
+    def _merged(self, drafter: Path, version: Version) -> Path | None:
+        """One file of both, made if it is missing (.3 s for the bundled drafter); None if it cannot be."""
+        if self.merged is None or not can_merge(drafter):
+            return None
+        file = merged_path(self.merged, version)
+        try:
+            return file if file.is_file() else write_merged(drafter, version.adapter, file)
+        except (ModelError, StorageError, ValueError) as error:  # a full disk, or an adapter of another shape
+            log.warning("the drafter and %s do not become one file: %s", version.name, error)
+            return None
 
     def drop_merged(self, keep: Path) -> None:
         """Remove the merged files of a store but the one kept."""
@@ -123,12 +126,13 @@ class Adapters:
 
 def open_choice(choice: Choice, settings: ModelSettings, vocabulary: Vocabulary) -> tuple[LlamaDrafter, Choice]:
     """Open the drafter as chosen. A merged file that cannot be opened is removed, and the adapter used instead."""
-    if choice.merged is not None and choice.is_merged:
+    if choice.merged is not None:
         try:
             with readable(choice.merged) as file:
                 return _open_quicker(file, settings, vocabulary), choice
         except (ModelError, StorageError):
             choice.merged.unlink(missing_ok=True)
+            choice = replace(choice, merged=None)
     return _open_quicker(choice.drafter, settings, vocabulary), choice
 
 
@@ -146,7 +150,7 @@ def _open_quicker(file: Path, settings: ModelSettings, vocabulary: Vocabulary) -
 def apply_adapter(drafter: LlamaDrafter, choice: Choice) -> Choice:
     """Give an opened drafter its adapter, unless that is merged in. A version that does not fit is set aside, and the
     last one before it used."""
-    while not choice.is_merged:
+    while choice.merged is None:
         try:
             drafter.set_adapter(choice.adapter)
             break

@@ -6,7 +6,6 @@ losses and replay.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -216,15 +215,6 @@ class TorchDrafter:
             found[f"{name}.lora_a"] = module.lora_A["default"].weight.detach().numpy().copy()
             found[f"{name}.lora_b"] = module.lora_B["default"].weight.detach().numpy().copy()
         return found
-
-    def digest(self) -> str:
-        """Names what the adapter does: the same for all that do nothing."""
-        found, weights = hashlib.sha256(), self.weights()
-        for layer in self.adapted:
-            if weights[f"{layer}.lora_b"].any():
-                found.update(weights[f"{layer}.lora_a"].tobytes())
-                found.update(weights[f"{layer}.lora_b"].tobytes())
-        return found.hexdigest()
 
     def load_weights(self, weights: Mapping[str, np.ndarray]) -> None:
         """Take over an adapter's weights; ModelError if it does not belong to this drafter and rank."""

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from omnidraft.errors import StorageError
 from omnidraft.learning.training.drafter import TorchDrafter
-from omnidraft.learning.training.evaluate import Estimator
-from omnidraft.learning.training.losses import LOSSES, Loss, divergence
+from omnidraft.learning.training.evaluate import LOSSES, Loss, divergence
 from omnidraft.learning.training.teaching import Batch, Outcomes, Teaching, Window, batches
 from omnidraft.learning.update import Job, Update
 from omnidraft.storage.files import pack_arrays, read_arrays, write_atomically
@@ -24,7 +23,7 @@ from omnidraft.storage.files import pack_arrays, read_arrays, write_atomically
 # up next. No one's text is needed against that (pseudo-rehearsal, Robins 1995; learning without forgetting, Li and
 # Hoiem 2016): the bare drafter draws some, and the adapted one is to give it the same probabilities. Such a text is a
 # window like any other, in which the bare drafter is the target: KL(bare || adapted) over its KEPT likeliest pieces
-# and "other", and by the drawn piece over what lies in "other" (`losses.divergence`).
+# and "other", and by the drawn piece over what lies in "other" (`evaluate.divergence`).
 
 
 DRAWN = 8  # texts for one update
@@ -77,8 +76,9 @@ def draw_pieces(q: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return torch.searchsorted(total, place, right=True).clamp_max(q.shape[1] - 1)
 
 
-def drawn_once(drafter: TorchDrafter, number: int, folder: Path) -> Texts:
-    """A set of texts, from `folder` if it was drawn before; the folder is this drafter's."""
+def drawn_once(drafter: TorchDrafter, job: Job) -> Texts:
+    """The job's set of texts, from the drafter's folder if it was drawn before."""
+    number, folder = job.seed % SETS, Path(job.store).parent
     file = folder / f".rehearsal-{number}.npz"
     with suppress(StorageError, KeyError):
         stored = read_arrays(file)
@@ -171,38 +171,3 @@ def _groups(parts: Sequence[Window], rng: np.random.Generator, least: int, passe
         groups.append(group)
         passes -= 1
     return groups
-
-
-# What job after job on one drafter needs of the drafter itself, so that one process reads it once. What comes of a job
-# is the same with a new one: the adapter that the last job trained lies here only until the drafter is given out
-# again, which makes it anew.
-
-
-class Prepared:
-    """The drafter of the last job, what it has drawn, and estimates of it; of one only, for they take memory."""
-
-    def __init__(self) -> None:
-        self.estimates = Estimator()
-        self._drafter: TorchDrafter | None = None
-        self._texts: dict[int, list[Window]] = {}
-        self._of: tuple[str, str, int] | None = None
-        self._replay = ""  # whose answers the estimates are of: other stores count from one as well
-
-    def drafter(self, job: Job, rank: int) -> TorchDrafter:
-        """The job's drafter with an adapter of this rank that changes nothing, as the job's seed draws it."""
-        wanted = job.drafter, job.fingerprint, rank
-        if job.replay != self._replay:
-            self._replay, self.estimates = job.replay, Estimator()
-        if self._drafter is not None and wanted == self._of:
-            self._drafter.renew(job.seed)
-        else:
-            self._drafter, self._texts, self.estimates = None, {}, Estimator()  # before another is read
-            self._drafter, self._of = TorchDrafter(Path(job.drafter), rank, seed=job.seed), wanted
-        return self._drafter
-
-    def texts(self, job: Job, drafter: TorchDrafter) -> list[Window]:
-        """What the job rehearses; `drafter`: as given out last."""
-        number = job.seed % SETS
-        if number not in self._texts:
-            self._texts[number] = drawn_once(drafter, number, Path(job.store).parent).windows()
-        return self._texts[number]

@@ -20,7 +20,7 @@ from omnidraft.errors import ModelError
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.learning.training.process_main import Worker
+from omnidraft.learning.training.process_main import does
 from omnidraft.learning.training_process import TrainingProcess
 from omnidraft.learning.update import Update, plan, settle
 from omnidraft.processes.threads import physical_cores
@@ -40,9 +40,9 @@ class StreamLearner:
         quiet_torch(threads)
         percent = min(100, -(-100 * threads // physical_cores())) if threads else 100
         self._settings = replace(settings, cpu_percent=percent)
-        self._replay, self._adapters = folder / "replay.sqlite", Adapters(folder / "adapters", folder / "merged")
+        self._replay, self._adapters = folder / "replay.sqlite", Adapters(folder / "adapters")
         self._drafter, self._seed = drafter, seed
-        self._worker = process or Worker()
+        self._does = process.does if process is not None else does
         self.choice = Choice(drafter)
 
     def switched(self, vocabulary: str, target: str, table: Path) -> Choice:
@@ -72,7 +72,7 @@ class StreamLearner:
         began = time.perf_counter()
         update = Update(ordinal, time.time(), self._drafter.stem, self._target, self._vocabulary)
         job = plan(update, self.choice, self._settings, self._replay, self._table, seed=self._seed + ordinal)
-        *_, update = self._worker.does(job)
+        *_, update = self._does(job)
         if update.outcome not in ("published", "refused"):
             raise ModelError(update.reason)
         settle(self.choice.learned_in, update)

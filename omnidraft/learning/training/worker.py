@@ -1,6 +1,6 @@
 """One update: the answers are read, the drafter is trained on them, judged, and published or trained on next time.
 
-A generator of what the update is by then (`learning.update`), run by `process_main.Worker`; what comes before and
+A generator of what the update is by then (`learning.update`), run by `process_main.does`; what comes before and
 behind an update is not known here. No database transaction is open while anything is computed.
 """
 
@@ -13,19 +13,19 @@ import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
 from omnidraft.errors import ModelError, StorageError
-from omnidraft.learning.adapters.files import can_merge, merged_path, write_adapter, write_merged
+from omnidraft.learning.adapters.files import write_adapter
 from omnidraft.learning.adapters.store import AdapterStore, Candidate, drop_candidate, keep_candidate, read_candidate
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, Version, digest
 from omnidraft.learning.material.replay import Selection, select_answers
 from omnidraft.learning.training import steps
 from omnidraft.learning.training.drafter import TorchDrafter, give, rank_of, read_weights
-from omnidraft.learning.training.evaluate import Answers, Estimate, Verdict, judge, means
-from omnidraft.learning.training.steps import Prepared
+from omnidraft.learning.training.evaluate import Answers, Estimate, Verdict, estimates, judge, means
 from omnidraft.learning.training.teaching import StoredAnswers, Window
 from omnidraft.learning.update import MORE_STEPS, Job, State, Update
 from omnidraft.storage.files import pack_arrays
@@ -50,7 +50,7 @@ class Throttle:
         self._spent = time.process_time()
 
 
-def compare(job: Job, prepared: Prepared) -> Iterator[Update]:
+def compare(job: Job) -> Iterator[Update]:
     """Estimate the served version (`start`) and the one before it (`other`) on the newest answers, held out or not.
 
     Training answers count too: neither version is spared them, and the question is which serves the present better.
@@ -59,7 +59,7 @@ def compare(job: Job, prepared: Prepared) -> Iterator[Update]:
     throttle, found = Throttle(job.duty), []
     slices = {"new": answers.windows(sorted(answers.index)[-COMPARED:])}
     for path in (job.start, job.other):
-        found.append(estimates_with(job, prepared, path, slices))
+        found.append(estimates_with(job, path, slices))
         throttle.rest()
     served, other = found
     verdict = judge(served, other)
@@ -67,15 +67,26 @@ def compare(job: Job, prepared: Prepared) -> Iterator[Update]:
     yield now.said("refused" if verdict.accepted else "published", verdict.reason)
 
 
-def estimates_with(
-    job: Job, prepared: Prepared, path: str | None, slices: Mapping[str, Answers]
-) -> dict[str, Estimate]:
+def estimates_with(job: Job, path: str | None, slices: Mapping[str, Answers]) -> dict[str, Estimate]:
     """Estimates of the drafter with the weights at `path`, None: bare."""
     weights = read_weights(Path(path)) if path is not None else {}
-    drafter = prepared.drafter(job, rank_of(weights) if weights else job.rank)
+    drafter = untrained_drafter(job, rank_of(weights) or job.rank)
     if weights:
         drafter.load_weights(weights)
-    return prepared.estimates(drafter, slices)
+    return estimates(drafter, slices)
+
+
+def untrained_drafter(job: Job, rank: int) -> TorchDrafter:
+    """The job's drafter with an adapter of this rank that changes nothing, as the job's seed draws it."""
+    drafter = _drafter(job.drafter, job.fingerprint, rank)
+    drafter.renew(job.seed)
+    return drafter
+
+
+@lru_cache(maxsize=1)
+def _drafter(path: str, _fingerprint: str, rank: int) -> TorchDrafter:
+    """An update takes it several times."""
+    return TorchDrafter(Path(path), rank)
 
 
 LONGEST = 16  # updates a candidate has to become better than what is served
@@ -108,12 +119,12 @@ class Trained:
     untrained: Mapping[str, Estimate] | None
 
 
-def run(job: Job, prepared: Prepared) -> Iterator[Update]:
-    """Do what `job` says; "merge" needs no torch and is not done here."""
-    return compare(job, prepared) if job.update.kind == "compare" else update(job, prepared)
+def run(job: Job) -> Iterator[Update]:
+    """Do what `job` says."""
+    return compare(job) if job.update.kind == "compare" else update(job)
 
 
-def update(job: Job, prepared: Prepared) -> Iterator[Update]:
+def update(job: Job) -> Iterator[Update]:
     """Read, train, judge, publish."""
     began = time.process_time()
     material = _read(job)
@@ -125,7 +136,7 @@ def update(job: Job, prepared: Prepared) -> Iterator[Update]:
     if not material.windows:
         yield now.said("refused", "there is nothing to learn from yet")
         return
-    trained = yield from _train(job, prepared, material, now)
+    trained = yield from _train(job, material, now)
     verdict, store = _judge(job, trained), Path(job.store)
     if verdict.accepted:
         yield from _publish(job, trained, verdict, began)
@@ -157,25 +168,25 @@ def _read(job: Job) -> Material:
     return Material(selection, windows, held_out, unseen, chats, candidate)
 
 
-def _train(job: Job, prepared: Prepared, material: Material, now: Update) -> Generator[Update, None, Trained]:
+def _train(job: Job, material: Material, now: Update) -> Generator[Update, None, Trained]:
     """Train from the candidate, or from what is served; estimates before and after it."""
     throttle = Throttle(job.duty)
     slices = {**material.held_out, "unseen": material.unseen} if material.unseen else material.held_out
-    before = estimates_with(job, prepared, job.start, slices)
+    before = estimates_with(job, job.start, slices)
     now = replace(now, before=means({name: before[name] for name in material.held_out}))
     yield now
-    drafter = prepared.drafter(job, job.rank)
+    drafter = untrained_drafter(job, job.rank)
     candidate = _begin(drafter, job, material.candidate)
-    untrained = prepared.estimates(drafter, slices) if material.unseen and candidate.weights else None
+    untrained = estimates(drafter, slices) if material.unseen and candidate.weights else None
     throttle.rest()
-    rehearsed = prepared.texts(job, drafter) if job.rehearsal else []
+    rehearsed = steps.drawn_once(drafter, job).windows() if job.rehearsal else []
     least = steps_left(job.least_steps, (untrained or before)["new"])
     stepping = steps.train(drafter, material.windows, job, least, rehearsed, now)
     for now in stepping:
         yield now
         throttle.rest()
     yield replace(now, state=State.JUDGING)
-    after = prepared.estimates(drafter, material.held_out)
+    after = estimates(drafter, material.held_out)
     now = replace(now, state=State.JUDGING, after=means(after))
     chats = tuple(sorted(material.chats | {*job.inherited, *candidate.chats}))
     candidate = replace(candidate, weights=drafter.weights(), through=material.selection.through, chats=chats)
@@ -191,7 +202,7 @@ def _judge(job: Job, trained: Trained) -> Verdict:
 
 
 def _publish(job: Job, trained: Trained, verdict: Verdict, began: float) -> Generator[Update, None, Version]:
-    """Write the version that is served from now on, and the drafter merged with it where that is wanted."""
+    """Write the version that is served from now on."""
     before = means({name: trained.before[name] for name in trained.after})
     now = replace(trained.update, state=State.PUBLISHING, before=before, after=means(trained.after))
     yield now
@@ -205,9 +216,6 @@ def _publish(job: Job, trained: Trained, verdict: Verdict, began: float) -> Gene
     with suppress(StorageError):  # it is of no use any more, and an update that is served has not failed
         drop_candidate(Path(job.store))
     yield replace(now, version=version.name).said("published", verdict.reason)
-    if job.merged is not None and can_merge(Path(job.drafter)):
-        with suppress(StorageError, ModelError):  # the version is served; a job of kind "merge" tries it again
-            write_merged(Path(job.drafter), version.adapter, merged_path(Path(job.merged), version))
     return version
 
 

@@ -10,7 +10,7 @@ from omnidraft.learning.adapters.store import FILE, AdapterStore, Candidate, kee
 from omnidraft.learning.training import worker
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import Verdict
-from tests.learning.world import WORKER
+from omnidraft.learning.training.process_main import does
 
 WEIGHTS = {"output.lora_a": np.full((2, 3), 0.25, np.float32), "output.lora_b": np.full((4, 2), 0.5, np.float32)}
 KEPT = Candidate(WEIGHTS, "a digest", 3, 40, ("one", "two"))
@@ -68,7 +68,7 @@ def verdicts(monkeypatch):
 def held_out_before(world, **changes) -> dict:
     """The estimates an update is compared with."""
     job = replace(world.job, through=world.store.through, **changes)
-    *_, found = WORKER.does(job)
+    *_, found = does(job)
     return found.before["new"]
 
 

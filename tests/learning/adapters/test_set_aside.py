@@ -74,7 +74,7 @@ def test_a_bad_version_is_set_aside_and_the_last_good_one_drafts(home, models, d
     assistant, said = started(home, models)
     status = assistant.learner.status()
     assert (status.served, status.origin) == ("v000001", "own")
-    assert assistant.loaded.drafter.adapter == str(store.folder / "v000001" / ADAPTER)
+    assert assistant.loaded.choice.adapter == store.folder / "v000001" / ADAPTER
     (sentence,) = [words for words in said if "set aside" in words]
     assert sentence == (
         "Version v000002 of what the drafter learned cannot be used and was set aside; version v000001 drafts."
@@ -92,7 +92,7 @@ def test_a_bad_version_is_set_aside_and_the_last_good_one_drafts(home, models, d
 def test_with_no_good_version_left_the_drafter_drafts_as_it_came(home, models, store):
     cut(store.folder / "v000001" / ADAPTER)
     assistant, said = started(home, models)
-    assert (assistant.learner.status().served, assistant.loaded.drafter.adapter) == (None, None)
+    assert (assistant.learner.status().served, assistant.loaded.choice.file.name) == (None, "tiny-drafter-f16.gguf")
     assert "the drafter drafts as it came" in " ".join(said)
     assert ask(assistant, range(1))[0].statistics.proposed
     assistant.close()

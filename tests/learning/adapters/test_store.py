@@ -3,8 +3,11 @@
 import pytest
 
 from omnidraft.errors import StorageError
+from omnidraft.learning.adapters import serving
+from omnidraft.learning.adapters.serving import Adapters
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, Version
+from tests.learning.making import made
 
 
 @pytest.fixture
@@ -65,3 +68,16 @@ def test_the_start_can_be_chosen_and_stays_until_something_is_published(store):
     assert store.rollback() is None
     assert not store.starts_warm, "what was rejected was perhaps made from it"
     assert store.current() is None
+
+
+def test_drafter_and_adapter_serve_apart_where_they_cannot_be_written_as_one_file(tmp_path, drafter, monkeypatch):
+    def full(*_: object) -> None:
+        raise StorageError("there is no room left")
+
+    adapters = Adapters(tmp_path / "adapters", tmp_path / "merged")
+    version = made(adapters.choose(drafter, "v").learned_in, drafter, 0.01)
+    with monkeypatch.context() as patched:
+        patched.setattr(serving, "write_merged", full)
+        apart = adapters.choose(drafter, "v")
+    assert (apart.version, apart.merged, apart.file) == (version, None, drafter)
+    assert adapters.choose(drafter, "v").file.is_relative_to(tmp_path / "merged")

@@ -19,23 +19,23 @@ def assistant(tmp_path, models):
     assistant.close()
 
 
-def use(assistant, models, drafter, target: str) -> tuple[str, str | None]:
-    """Load a target; where the adapter that drafts for it comes from, and its file as the drafter has it."""
+def use(assistant, models, drafter, target: str) -> tuple[str, Path | None]:
+    """Load a target; where the adapter that drafts for it comes from, and its file."""
     assistant.load(models / f"tiny-target-{target}-f16.gguf", drafter, ONE)
-    return assistant.learner.status().origin, assistant.loaded.drafter.adapter
+    assert assistant.learner.status().merged
+    return assistant.learner.status().origin, assistant.loaded.choice.adapter
 
 
 def test_each_target_vocabulary_has_its_own_adapter(assistant, models, drafter):
-    assistant.learner.hold()  # nothing is merged meanwhile
     store_a = assistant.loaded.choice.store
     a = made(store_a, drafter, 0.01, chats=("chat-of-a",))
-    assert use(assistant, models, drafter, "a") == ("own", str(a.adapter))
-    assert use(assistant, models, drafter, "b") == ("warm start", str(a.adapter))
+    assert use(assistant, models, drafter, "a") == ("own", a.adapter)
+    assert use(assistant, models, drafter, "b") == ("warm start", a.adapter)
     store_b = assistant.loaded.choice.store
     assert store_b.folder != store_a.folder
     b = made(store_b, drafter, 0.02)
-    assert use(assistant, models, drafter, "b") == ("own", str(b.adapter))
-    assert use(assistant, models, drafter, "a") == ("own", str(a.adapter))
+    assert use(assistant, models, drafter, "b") == ("own", b.adapter)
+    assert use(assistant, models, drafter, "a") == ("own", a.adapter)
 
 
 def job_now(assistant) -> Job:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from omnidraft.learning.training import losses
+from omnidraft.learning.training import evaluate
 from omnidraft.learning.training.teaching import collate, windows
 from tests.learning import toy
 
@@ -85,7 +85,7 @@ BRUTE = {
 @pytest.mark.parametrize("seed", range(4))
 def test_value_and_gradient_equal_the_enumerated_definition(name, seed):
     logits, at, record, p = setup_toy(seed)
-    fast = losses.LOSSES[name](torch.log_softmax(logits, 1), at)
+    fast = evaluate.LOSSES[name](torch.log_softmax(logits, 1), at)
     (fast_gradient,) = torch.autograd.grad(fast, logits)
     slow = BRUTE[name](logits, record, p)
     (slow_gradient,) = torch.autograd.grad(slow, logits)
@@ -94,9 +94,9 @@ def test_value_and_gradient_equal_the_enumerated_definition(name, seed):
     assert fast_gradient.abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("name", sorted(losses.LOSSES))
+@pytest.mark.parametrize("name", sorted(evaluate.LOSSES))
 @pytest.mark.parametrize("k", [3, 6])
 def test_gradients_agree_with_finite_differences_with_few_candidates(name, k):
     logits, at, _, _ = setup_toy(7, k)
-    value = lambda z: losses.LOSSES[name](torch.log_softmax(z, 1), at)  # noqa: E731
+    value = lambda z: evaluate.LOSSES[name](torch.log_softmax(z, 1), at)  # noqa: E731
     assert torch.autograd.gradcheck(value, (logits,), eps=1e-6, atol=1e-4)

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 import torch
 
-from omnidraft.errors import StorageError
 from omnidraft.learning.adapters.files import merged_path, write_merged
 from omnidraft.learning.adapters.store import read_candidate
 from omnidraft.learning.adapters.versions import digest
 from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.learning.training import evaluate, frozen, worker
+from omnidraft.learning.training import evaluate, frozen
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import standard_error
+from omnidraft.learning.training.process_main import does
 from omnidraft.learning.training.teaching import windows
 from omnidraft.learning.update import State
-from tests.learning.world import WORKER, World
+from tests.learning.world import World
 from tests.llama_file import llama_logits
 
 
@@ -101,13 +101,9 @@ def test_answers_of_another_drafter_are_neither_learned_from_nor_judged_by(world
     assert began.answers_replayed == 0
 
 
-def test_what_is_served_has_not_failed_where_the_file_beside_it_cannot_be_written(world, monkeypatch, tmp_path):
-    def full(*_: object) -> None:
-        raise StorageError("there is no room left")
-
-    monkeypatch.setattr(worker, "write_merged", full)
+def test_an_update_says_how_far_it_is(world):
     world.add(world.records)
-    *_, update = updates = list(world.updates(merged=str(tmp_path)))
+    *_, update = updates = list(world.updates())
     assert update.outcome == "published"
     assert world.store.current().name == update.version
     states = [State.TRAINING, State.JUDGING, State.PUBLISHING, State.IDLE]
@@ -208,5 +204,5 @@ def test_comparing_says_which_version_serves_the_last_answers_better(trained):
     good = str(trained.store.current().weights)
     for start, other, better in ((good, None, False), (None, good, True)):
         update = dataclasses.replace(trained.job.update, kind="compare")
-        *_, found = WORKER.does(dataclasses.replace(trained.job, update=update, start=start, other=other))
+        *_, found = does(dataclasses.replace(trained.job, update=update, start=start, other=other))
         assert found.outcome == ("refused" if better else "published")

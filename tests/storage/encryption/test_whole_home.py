@@ -60,9 +60,9 @@ def learn_from(session: Session) -> Job:
         ):
             pass
     pairing = assistant.loaded.pairing
-    settings, replay, merged = assistant.settings.learning, assistant.profile.replay, assistant.loaded.adapters.merged
+    settings, replay = assistant.settings.learning, assistant.profile.replay
     update = Update(1, 0.0, pairing.choice.drafter.stem, pairing.target, pairing.pair.target.fingerprint)
-    job = plan(update, pairing.choice, settings, replay, table_file(assistant.home.cache, pairing.pair), merged, seed=1)
+    job = plan(update, pairing.choice, settings, replay, table_file(assistant.home.cache, pairing.pair), seed=1)
     return dataclasses.replace(job, gated=False, passes=1, least_steps=2, rehearsal=0.0, cpu_percent=50)
 
 
@@ -113,7 +113,7 @@ def used(models, tmp_path_factory):
             assert session.assistant._serve()
             served = session.assistant.loaded.choice
             assert served.version is not None
-            assert served.is_merged
+            assert served.merged is not None
             answer = converse(session)[: len(ids)]  # with the merged file, through a copy in memory
             keep_candidate(Path(job.store), Candidate({"a.lora_a": np.ones((3, 3), np.float32)}, "", 1, 2, (TITLE,)))
             pieces = fragments(ids, job)
