@@ -65,7 +65,7 @@ def client():
         raise BadRequest("understood", UNDERSTOOD)
 
     app = FastAPI()
-    api.add_routes(app, SimpleNamespace(get=lambda profile=None: session), None)
+    api.add_routes(app, SimpleNamespace(get=lambda profile=None: session))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(answers, "start", start)
         yield TestClient(app)
