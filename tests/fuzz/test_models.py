@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tokenizers.pre_tokenizers import ByteLevel
 
 from omnidraft.backends.gguf.file import check_adapter, read_info, usable_info
-from omnidraft.backends.gguf.header import check_settings, check_vocabulary, read_header
+from omnidraft.backends.gguf.header import check_settings, read_header
 from omnidraft.backends.hf.folder import read_folder
 from omnidraft.backends.llama.estimate import header_estimate
 from omnidraft.settings.config import ModelSettings
@@ -78,8 +78,6 @@ def look(path: Path) -> None:
     with refused_at_most():
         header = read_header(path)
         check_settings(header, str(header.metadata.get("general.architecture", "")))
-    with refused_at_most():
-        check_vocabulary(path)
 
 
 @fuzz(60)

@@ -21,9 +21,7 @@ from omnidraft.backends.gguf.header import (
     GgufHeader,
     Tensor,
     check_settings,
-    check_vocabulary,
     read_header,
-    same_matrix,
 )
 from omnidraft.backends.llama.runtime import supports_architecture, type_layout, type_names
 from omnidraft.errors import ModelError
@@ -38,7 +36,6 @@ _FTYPES = {
     for name, value in vars(llama_cpp).items()
     if name.startswith(("LLAMA_FTYPE_MOSTLY_", "LLAMA_FTYPE_ALL_"))
 }
-_EMBEDDING, _OUTPUT = "token_embd.weight", "output.weight"
 _MOST_PARTS = 9999
 _UNPOOLED = (0, -1, 0xFFFFFFFF)  # none, and not specified, with a sign or without
 _UNUSABLE = {
@@ -103,11 +100,10 @@ def read_info(path: str | Path) -> ModelInfo:
 
 
 def usable_info(path: str | Path) -> ModelInfo:
-    """`read_info` for a file that shall be loaded: refuses what cannot generate text, and looks into the vocabulary."""
+    """`read_info` for a file that shall be loaded: refuses what cannot generate text."""
     info = read_info(path)
     if info.kind in _UNUSABLE:
         raise ModelError(f"{info.path} {_UNUSABLE[info.kind]}; choose a chat model.")
-    check_vocabulary(path)
     return info
 
 
@@ -132,7 +128,7 @@ def _info(path: Path, headers: list[GgufHeader], architecture: str, kind: Kind) 
         name=_shown_name(path),
         title=_text(header, "general.name"),
         architecture=architecture,
-        parameters=_parameters(headers),
+        parameters=sum(tensor.elements for part in headers for tensor in part.tensors.values()),
         quantization=_quantization(headers),
         n_ctx_train=_number(header, f"{architecture}.context_length"),
         width=_number(header, f"{architecture}.embedding_length"),
@@ -148,16 +144,6 @@ def _info(path: Path, headers: list[GgufHeader], architecture: str, kind: Kind) 
         kind=kind,
         parts=tuple(part.path for part in headers),
     )
-
-
-def _parameters(headers: list[GgufHeader]) -> int:
-    """As the model's makers count them: an output matrix that is the embedding once more, in another format, is none
-    of its own."""
-    total = sum(tensor.elements for part in headers for tensor in part.tensors.values())
-    with_both = next((one for one in headers if {_EMBEDDING, _OUTPUT} <= one.tensors.keys()), None)
-    if with_both is None or not same_matrix(with_both, _EMBEDDING, _OUTPUT):
-        return total
-    return total - with_both.tensors[_OUTPUT].elements
 
 
 def _kind(header: GgufHeader, architecture: str) -> Kind:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import stat
 import struct
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
@@ -33,10 +33,9 @@ _KEEP = 1024  # arrays up to this length are kept as lists (per-layer settings),
 
 @dataclass(frozen=True, slots=True)
 class ArrayShape:
-    """Stands for an array too long to keep; `position` is that of its first entry in the file."""
+    """Stands for an array too long to keep."""
 
     length: int
-    position: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +85,6 @@ def read_header(path: str | Path) -> GgufHeader:
     if not stat.S_ISREG(status.st_mode):
         raise ModelError(f"{path} is no file that could be read; choose a model in GGUF format.")
     return _read(path, status.st_size, status.st_mtime_ns)
-
-
-def read_strings(header: GgufHeader, key: str) -> list[bytes]:
-    """The entries of a string array, raw; [] if the file has no such array."""
-    value = header.metadata.get(key)
-    if not isinstance(value, ArrayShape):
-        return [entry.encode() for entry in value] if isinstance(value, list) else []
-    entries, position = [], value.position
-    with header.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        for _ in range(value.length):
-            end = position + 8 + _U64(data, position)[0]
-            entries.append(data[position + 8 : end])
-            position = end
-    return entries
 
 
 @lru_cache(maxsize=256)
@@ -172,15 +157,14 @@ def _array(data: mmap.mmap, position: int) -> tuple[Any, int]:
         end = position + length * struct.calcsize("<" + _SCALARS[kind])
         if end > len(data):
             raise IndexError
-        kept = list(struct.unpack_from(form, data, position)) if length <= _KEEP else ArrayShape(length, position)
+        kept = list(struct.unpack_from(form, data, position)) if length <= _KEEP else ArrayShape(length)
         return kept, end
     if kind != _STRING:
         raise IndexError  # arrays of arrays: none of the keys read here has one
     if length > _KEEP:
-        start = position
         for _ in range(length):  # the lengths chain the entries: this walk is most of the time spent
             position += 8 + _U64(data, position)[0]
-        return ArrayShape(length, start), position
+        return ArrayShape(length), position
     entries = []
     for _ in range(length):
         entry, position = _string(data, position)
@@ -188,85 +172,22 @@ def _array(data: mmap.mmap, position: int) -> tuple[Any, int]:
     return entries, position
 
 
-# What a GGUF header says that makes llama.cpp end the whole process, told in a sentence before it is asked. Settings
-# that it asserts on while loading or in the middle of a pass, and vocabularies it cannot number or spell with. What is
-# not listed here is found by opening the file in a child first (trial.py).
+# What makes no sense and is reckoned with before llama.cpp sees it. What ends llama.cpp itself is found by opening the
+# file in a child first (trial.py).
 
 
-_MOST_LAYERS = 512  # llama.cpp's own limit
-_LEAST_CONTEXT = 8
-_ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
-# Attention in every layer, so that a layer without it is a mistake.
-_PLAIN = ("llama", "qwen2", "qwen3", "gemma", "gemma2", "gemma3", "phi3", "mistral3", "olmo2", "starcoder2")
+_COUNTS = {"block_count": (1, 512), "context_length": (8, 1 << 31), "attention.head_count_kv": (0, 1 << 16)}
 
 
 def check_settings(header: GgufHeader, architecture: str) -> None:
-    """ModelError for settings that llama.cpp asserts on."""
-    for key, value in header.metadata.items():
-        if key.endswith("epsilon") and not (isinstance(value, float) and 0 <= value < 1):
-            raise _damaged(header, key, value)
-    for key, value in _impossible(header.metadata, architecture):
-        raise _damaged(header, key, value)
-
-
-def _impossible(metadata: dict[str, Any], architecture: str) -> Iterator[tuple[str, Any]]:
-    def get(name: str, default: Any = None) -> tuple[str, Any]:
-        return f"{architecture}.{name}", metadata.get(f"{architecture}.{name}", default)
-
-    key, layers = get("block_count", 1)
-    if not _within(layers, 1, _MOST_LAYERS):
-        yield key, layers
-    key, context = get("context_length", _LEAST_CONTEXT)
-    if not _within(context, _LEAST_CONTEXT, 1 << 31):
-        yield key, context
-    _, experts = get("expert_count", 0)
-    key, used = get("expert_used_count", 0)
-    if not _within(experts, 0, 1 << 16) or not _within(used, 1 if experts else 0, experts):
-        yield key, used
-    key, scaling = get("rope.scaling.type", "none")
-    if scaling not in _ROPE_SCALINGS:
-        yield key, scaling
-    yield from _heads(get("attention.head_count", 0)[1], *get("attention.head_count_kv", 0), layers, architecture)
-
-
-def _heads(heads: Any, key: str, shared: Any, layers: Any, architecture: str) -> Iterator[tuple[str, Any]]:
-    each = shared if isinstance(shared, list) else [shared]
-    if isinstance(shared, list) and len(shared) != layers:
-        yield key, f"a list of {len(shared)}"
-    if not all(_within(one, 0, 1 << 16) for one in each):
-        yield key, shared
-        return
-    missing = architecture in _PLAIN and isinstance(shared, list) and 0 in shared
-    uneven = isinstance(heads, int) and any(one and heads % one for one in each)
-    if missing or uneven:
-        yield key, shared
-
-
-def _within(value: Any, low: int, high: int) -> bool:
-    return isinstance(value, int) and low <= value <= high
-
-
-def check_vocabulary(path: str | Path) -> None:
-    """ModelError for a vocabulary with which llama.cpp aborts, on loading it or on the first text it cannot spell."""
-    header = read_header(path)
-    # llama.cpp reads up to the NUL, and gives empty tokens names of their own.
-    entries = [token.partition(b"\0")[0] for token in read_strings(header, "tokenizer.ggml.tokens")]
-    tokens = [token or b"[EMPTY_%d]" % id for id, token in enumerate(entries)]
-    known = set(tokens)
-    if len(known) < len(tokens):
-        raise ModelError(f"{path} is damaged: two tokens of its vocabulary are spelled alike; download it again.")
-    if header.metadata.get("tokenizer.ggml.model") != "llama" or not tokens:
-        return
-    if any(b"<0x%02X>" % byte not in known and bytes([byte]) not in known for byte in range(256)):
-        raise ModelError(
-            f"{path} is damaged: its vocabulary has no tokens for single bytes, so it cannot spell every text; "
-            "download it again."
-        )
-
-
-def _damaged(header: GgufHeader, key: str, value: Any) -> ModelError:
-    shown = value if len(str(value)) <= 60 else f"{str(value)[:60]}..."
-    return ModelError(f"{header.path} is damaged: {key} is {shown}; download or copy it again.")
+    """ModelError for counts that no model has; some are given for each layer."""
+    for name, (low, high) in _COUNTS.items():
+        key = f"{architecture}.{name}"
+        value = header.metadata.get(key, low)
+        counts = value if isinstance(value, list) else [value]
+        if not all(isinstance(count, int) and low <= count <= high for count in counts):
+            shown = value if len(str(value)) <= 60 else f"{str(value)[:60]}..."
+            raise ModelError(f"{header.path} is damaged: {key} is {shown}; download or copy it again.")
 
 
 _AS_FLOATS: dict[GGMLQuantizationType, type] = {
@@ -311,32 +232,11 @@ def let_go(tensors: Mapping[str, MappedTensor]) -> None:
             return  # all are of one map
 
 
-_SAMPLE = 16  # rows that tell whether two matrices are one
-_ALIKE = 0.9  # of two formats of the same numbers; of two matrices trained apart about 0
-
-
-def same_matrix(header: GgufHeader, one: str, other: str) -> bool:
-    """Whether two matrices of a file hold the same numbers, in whatever formats."""
-    if header.tensors[one].shape != header.tensors[other].shape or len(header.tensors[one].shape) != 2:
-        return False
-    try:
-        tensors = map_tensors(header.path, only=(one, other))
-        which = np.linspace(0, tensors[one].shape[0] - 1, _SAMPLE).astype(int)
-        a, b = (tensors[name].rows(which).ravel().astype(np.float64) for name in (one, other))
-    except (ValueError, NotImplementedError, OSError):  # a format that only llama.cpp knows
-        return False
-    length = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return bool(length and float(a @ b) > _ALIKE * length)
-
-
-def map_tensors(
-    path: Path, mode: Literal["r", "r+"] = "r", only: Collection[str] | None = None
-) -> dict[str, MappedTensor]:
-    """All tensors, or some, by name, to be written in place with "r+". ModelError for what is no GGUF."""
+def map_tensors(path: Path, mode: Literal["r", "r+"] = "r") -> dict[str, MappedTensor]:
+    """All tensors by name, to be written in place with "r+". ModelError for what is no GGUF."""
     header, found = read_header(path), {}
     everything = np.memmap(path, np.uint8, mode)
-    for name in header.tensors if only is None else only:
-        tensor = header.tensors[name]
+    for name, tensor in header.tensors.items():
         kind = GGMLQuantizationType(tensor.type)
         block, size = GGML_QUANT_SIZES[kind]
         *outer, columns = tensor.shape[::-1]

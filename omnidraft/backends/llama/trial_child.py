@@ -17,19 +17,19 @@ from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 _CONTEXT, _SEEING = 512, 8192
 _BLANK = Picture("blank", 96, 64, b"\x80" * (96 * 64 * 3))
-_TEXTS = ("Hello there,  12345!\n", "déjà-vu 中文 😀\t\x00\x7f", " ", "<|im_end|></s>[INST]", "a" * 300)
+# Characters of all kinds, so that every byte that text may hold must be spelled somewhere.
+_ALL = "".join(map(chr, (*range(0x800), *range(0x800, 0xD800, 61), *range(0xE000, 0x110000, 1021))))
+_TEXTS = ("Hello there,  12345!\n", "déjà-vu 中文 😀\t\x00\x7f", " ", "<|im_end|></s>[INST]", "a" * 300, _ALL)
 
 
 def _open(path: Path, adapter: str | None) -> str:
     """What is wrong with the projector, if `adapter` is one: it is not tried again where nothing limits its memory."""
     from omnidraft.backends.gguf.file import read_info
-    from omnidraft.backends.gguf.header import check_vocabulary
     from omnidraft.backends.llama.model import LlamaDrafter
     from omnidraft.errors import ModelError
     from omnidraft.settings.config import ModelSettings
 
     info = read_info(path)
-    check_vocabulary(path)
     vocabulary = read_gguf_vocabulary(path)
     ids = [id for text in _TEXTS for id in vocabulary.encode(text, at_start=True)]
     with suppress(ValueError):  # some vocabularies cannot spell every byte
