@@ -20,18 +20,16 @@ import numpy as np
 
 from omnidraft.app.catalog import choose_target, need_drafter
 from omnidraft.backends.prompting.prompted_model import Message
-from omnidraft.bench.pairs import Pair
-from omnidraft.bench.questions import Prompts, choose, label
-from omnidraft.bench.report import Report, Table, column_of, columns, name_of, sampling_of
-from omnidraft.bench.report import label as sampling_label
-from omnidraft.bench.runner import LOSSES, Learn, Work, decides
+from omnidraft.bench import runner
+from omnidraft.bench.pairs import Pair, Prompts, choose, task_name
+from omnidraft.bench.runner import LOSSES, Learn, Report, Table, Work
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import SettingsError
 from omnidraft.lab import statistics as stats
-from omnidraft.learning.adapters.files import can_merge, write_merged
-from omnidraft.learning.material.expansions import ExpansionTable
+from omnidraft.learning.adapters.versions import can_merge, write_merged
 from omnidraft.learning.material.record import CAPTURE, Answered, Record, decode, encode, record_of
+from omnidraft.learning.material.replay import ExpansionTable
 from omnidraft.learning.training.stream import StreamLearner, quiet_torch
 from omnidraft.learning.training_process import TrainingProcess
 from omnidraft.learning.update import Update
@@ -83,7 +81,7 @@ def results(plan: Learn, work: Work) -> Iterator[Cell]:
 def drafter_of(folder: Path, target: Path, task: str, loss: str) -> Path | None:
     """What the drafter became by a loss in the stream with seed 0, in the folder of the cells; None if no update was
     let through or no such copy can be made."""
-    path = folder / Stream(target.stem, label(task), 0).name / f"{loss}.gguf"
+    path = folder / Stream(target.stem, task_name(task), 0).name / f"{loss}.gguf"
     return path if path.is_file() else None
 
 
@@ -93,8 +91,8 @@ class _Run:
     def __init__(self, plan: Learn, work: Work, stream: Stream, target: Path, asked: Prompts) -> None:
         self._plan, self._work, self._stream, self._target, self._asked = plan, work, stream, target, asked
         self._drafter = need_drafter(plan.drafter, work.home, target)
-        self._columns = columns(plan.temperature)
-        self._depends = decides(plan, _LATER, target, self._drafter, prompts=asked.digest)
+        self._columns = runner.columns(plan.temperature)
+        self._depends = runner.decides(plan, _LATER, target, self._drafter, prompts=asked.digest)
 
     def results(self) -> Iterator[Cell]:
         try:
@@ -183,9 +181,9 @@ class _Run:
         seed, longest = (self._stream.seed + 7) * 1_000_003, self._plan.test_tokens
         found: dict[str, list] = {}
         for column in self._columns:
-            rows = found.setdefault(name_of(column), [])
+            rows = found.setdefault(runner.name_of(column), [])
             for number, prompt in enumerate(self._asked.test):
-                sampling = sampling_of(column, seed=seed + number, max_tokens=longest)
+                sampling = runner.sampling_of(column, seed=seed + number, max_tokens=longest)
                 trace = self._pair.answer(FIXED, prompt.messages, sampling)
                 rows.append([trace.proposed, trace.accepted, trace.tokens, len(trace.rounds), int(trace.degenerate)])
         return found
@@ -228,7 +226,7 @@ def rows(found: Sequence[Cell]) -> list[dict[str, Any]]:
             counts, each = [cell["counts"][column] for cell in cells], [_cost(cell) for cell in cells]
             every = [answer for answers in counts for answer in answers]
             made.append({
-                "target": target, "task": task, "temperature": column_of(column), "condition": condition,
+                "target": target, "task": task, "temperature": runner.column_of(column), "condition": condition,
                 "seeds": len(cells), "acceptance": stats.rate(counts),
                 "tokens_per_pass": stats.tokens_per_pass(counts), "answers": len(every),
                 "long": sum(answer[2] >= _LONG for answer in every), "looped": sum(answer[4] for answer in every),
@@ -269,7 +267,7 @@ def _accepted(made: Sequence[dict]) -> Table:
         "Acceptance at draft length 4 [95%]",
         ["target", "task", "sampling", "condition", "accepted", "tokens/pass", "answers (long, looped)",
          "updates (refused)", "training, processor s"],
-        [[r["target"], r["task"], sampling_label(r["temperature"]), r["condition"], r["acceptance"],
+        [[r["target"], r["task"], runner.label(r["temperature"]), r["condition"], r["acceptance"],
           r["tokens_per_pass"], f"{r['answers']} ({r['long']}, {r['looped']})",
           f"{r['updates']:g} ({r['refused']:g})" if "updates" in r else None, r.get("training_cpu")] for r in made],
     )  # fmt: skip

@@ -16,11 +16,10 @@ from typing import Any
 from omnidraft.app.catalog import choose_target, need_drafter
 from omnidraft.app.hub import HubError, unreachable
 from omnidraft.bench import learn, speed
-from omnidraft.bench.questions import label
-from omnidraft.bench.report import Report, Table
-from omnidraft.bench.runner import SOURCES, Cells, Learn, Real, Source, Speed, Work
+from omnidraft.bench.pairs import task_name
+from omnidraft.bench.runner import SOURCES, Cells, Learn, Real, Report, Source, Speed, Table, Work
 from omnidraft.errors import SettingsError
-from omnidraft.learning.adapters.files import can_merge
+from omnidraft.learning.adapters.versions import can_merge
 from omnidraft.storage.files import write_atomically
 
 _PAGE = 100  # rows the viewer gives at once
@@ -64,9 +63,9 @@ def _timed(
         str(served), plan.threads, (str(target),), tasks=(task,), methods=_WAYS, temperature=("0",),
         prompts=plan.timed_prompts, max_tokens=plan.test_tokens,
     )  # fmt: skip
-    inner = replace(work, cells=Cells(work.cells.folder / f"speed-{label(task)}-{condition}"))
+    inner = replace(work, cells=Cells(work.cells.folder / f"speed-{task_name(task)}-{condition}"))
     for cell in speed.results(asked, inner):
-        yield from ({**row, "task": label(task), "condition": condition} for row in cell["rows"])
+        yield from ({**row, "task": task_name(task), "condition": condition} for row in cell["rows"])
 
 
 def _prompts(plan: Real, task: str, work: Work) -> Path:

@@ -1,4 +1,5 @@
-"""How every benchmark runs: in turns, cell by cell, and on from where it was interrupted. Knows no benchmark.
+"""How every benchmark runs, in turns, cell by cell, and on from where it was interrupted; what it can be told, and how
+what it found is written: as text, as JSON. Knows no benchmark.
 
 A cell is what is measured together and kept together; how far a run has come is which cells there are.
 """
@@ -7,17 +8,119 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import math
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from omnidraft.bench.report import COLUMNS, plain
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.lab.prompts import TASKS
+from omnidraft.settings.config import SamplingSettings
 from omnidraft.settings.fields import Rule, check, choice, integer, text
 from omnidraft.storage.files import reason, write_atomically
 from omnidraft.storage.paths import DataHome
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """rows: as many values each as `head` has names; None stays empty."""
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """values: what programs read, one object or one a line; notes: sentences below the tables."""
+
+    values: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    tables: Sequence[Table] = ()
+    notes: Sequence[str] = ()
+
+
+def as_text(report: Report) -> Iterator[str]:
+    """Aligned columns for a terminal."""
+    for table in report.tables:
+        lines = [list(table.head), *(list(map(shown, row)) for row in table.rows)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        yield from ("", table.title) if table.title else ("",)
+        for line in lines:
+            yield "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+    yield from report.notes
+
+
+def json_lines(report: Report) -> Iterator[str]:
+    """One JSON object a line."""
+    for line in [report.values] if isinstance(report.values, Mapping) else report.values:
+        yield json.dumps(plain(line))
+
+
+def write(report: Report, out: Path) -> None:
+    """The numbers."""
+    values = report.values if isinstance(report.values, Mapping) else {"rows": report.values}
+    write_atomically(out, json.dumps(plain(values), indent=1).encode())
+
+
+def shown(value: Any) -> str:
+    """A cell of a table."""
+    if isinstance(value, float):
+        return f"{value:.3f}" if abs(value) < 1 else f"{value:.2f}" if abs(value) < 100 else f"{value:.0f}"
+    return "" if value is None else str(value)
+
+
+def plain(value: Any) -> Any:
+    """As JSON has it: no NaN, and objects of ours as their fields."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return str(value) if isinstance(value, Path) else value
+
+
+# The kinds of sampling that benchmarks set side by side: temperatures over the whole distribution, and the defaults. A
+# column is a temperature, with nothing filtered out, or DEFAULT: what the app does unless told otherwise.
+
+
+DEFAULT = "default"
+COLUMNS = ("0", "1", DEFAULT)
+Column = float | str
+
+
+def columns(names: Sequence[str]) -> list[Column]:
+    """Temperatures and `default`, each one that a sampler takes."""
+    try:
+        return [column_of(name.strip()) for name in names]
+    except ValueError:
+        shown = ",".join(names)[:40]
+        raise SettingsError(f"--temperature takes numbers and {DEFAULT!r}, not {shown!r}.") from None
+
+
+def column_of(name: str) -> Column:
+    """The column that `name_of` calls so; SettingsError for a temperature that no sampler takes."""
+    return DEFAULT if name == DEFAULT else SamplingSettings(temperature=float(name)).temperature
+
+
+def name_of(column: Column) -> str:
+    return column if isinstance(column, str) else f"{column:g}"
+
+
+def label(column: Column) -> str:
+    """What tables say."""
+    return "defaults" if column == DEFAULT else f"T={column:g}"
+
+
+def sampling_of(column: Column, **values: Any) -> SamplingSettings:
+    """The column's sampling, with seed and length from `values`."""
+    if column == DEFAULT:
+        return SamplingSettings(**values)
+    return SamplingSettings.unfiltered(temperature=column, **values)
+
 
 # What each benchmark can be told: a frozen plan whose fields are the arguments of its command. No models here. The
 # command line makes an argument of every field (`--max-tokens` of `max_tokens`), the first line of a plan's docstring

@@ -15,13 +15,12 @@ from statistics import geometric_mean
 from typing import Any
 
 from omnidraft.app.catalog import choose_target, need_drafter
-from omnidraft.bench import questions
-from omnidraft.bench.pairs import PLAIN, Pair, draft_settings
-from omnidraft.bench.report import Column, Report, Table, columns, label, name_of, sampling_of
-from omnidraft.bench.runner import Speed, Work, decides, in_turns, same_ids
+from omnidraft.bench import runner
+from omnidraft.bench.pairs import PLAIN, Pair, digest_of, draft_settings, task_name
+from omnidraft.bench.runner import Column, Report, Speed, Table, Work
 from omnidraft.lab import statistics as stats
 from omnidraft.lab.prompts import Prompt, load_prompts
-from omnidraft.lab.trace import Trace
+from omnidraft.lab.statistics import Trace
 from omnidraft.settings.config import ModelSettings
 
 WARM_UP = 2  # prompts of other tasks, answered first
@@ -45,12 +44,12 @@ def results(plan: Speed, work: Work) -> Iterator[dict[str, Any]]:
     for way in ways:
         draft_settings(way)
     prompts = {task: load_prompts(task, split="test", limit=plan.prompts) for task in plan.tasks}
-    for name, column in product(plan.target or (None,), columns(plan.temperature)):
+    for name, column in product(plan.target or (None,), runner.columns(plan.temperature)):
         target = choose_target(name, work.home)
         drafter = need_drafter(plan.drafter, work.home, target)
-        depends = decides(plan, _LATER, target, drafter, prompts={t: questions.digest(p) for t, p in prompts.items()})
+        depends = runner.decides(plan, _LATER, target, drafter, prompts={t: digest_of(p) for t, p in prompts.items()})
         make = partial(_cell, plan, work, ways, (target, drafter), column, prompts)
-        yield work.cells.get(f"{target.stem}-{name_of(column)}", depends, make)
+        yield work.cells.get(f"{target.stem}-{runner.name_of(column)}", depends, make)
 
 
 def _cell(
@@ -60,20 +59,20 @@ def _cell(
     """Every prompt once with every way."""
     target = models[0].stem
     settings = ModelSettings(threads=plan.threads, workers=plan.workers, split=plan.split, exact=plan.exact)
-    sampling = lambda number: sampling_of(column, seed=plan.seed + number, max_tokens=plan.max_tokens)  # noqa: E731
+    sampling = lambda number: runner.sampling_of(column, seed=plan.seed + number, max_tokens=plan.max_tokens)  # noqa: E731
     found: dict[str, dict[str, list[Trace]]] = {}  # by task and way
     with Pair(work.home, *models, settings) as pair:
         ask = lambda way, number, prompt: pair.answer(way, prompt.messages, sampling(number))  # noqa: E731
-        in_turns(ways, [load_prompts(task, split="train", limit=1)[0] for task in plan.tasks[:WARM_UP]], ask)
+        runner.in_turns(ways, [load_prompts(task, split="train", limit=1)[0] for task in plan.tasks[:WARM_UP]], ask)
         for task, asked in prompts.items():
-            work.told(f"{target} {label(column)}: {task}")
-            found[task] = in_turns(ways, asked, ask)
+            work.told(f"{target} {runner.label(column)}: {task}")
+            found[task] = runner.in_turns(ways, asked, ask)
         cost = pair.cost
     passes = "  ".join(f"C({n}) {cost.alone(n) / cost.alone(1):.2f}" for n in (2, 3, 4, 5, 8))
     about = f"{target}: C(1) {1e3 * cost.alone(1):.2f} ms, {passes}, D {1e3 * cost.step:.2f} ms"
     names = {"target": target, "temperature": column}
     return {"costs": about, "rows": [
-        {**names, "task": questions.label(task), "method": way, **measured(traces[PLAIN], traces[way])}
+        {**names, "task": task_name(task), "method": way, **measured(traces[PLAIN], traces[way])}
         for task, traces in found.items() for way in ways
     ]}  # fmt: skip
 
@@ -95,7 +94,7 @@ def measured(plain: Sequence[Trace], found: Sequence[Trace]) -> dict[str, Any]:
         "speedup_median": stats.median(stats.each(plain, found)).mean,
         "end_to_end_speedup": whole.mean, "end_to_end_ci": (whole.low, whole.high),
         "drafted_per_pass": sum(r.drafted for r in rounds) / len(rounds),
-        "answers": len(found), "same": same_ids(plain, found),
+        "answers": len(found), "same": runner.same_ids(plain, found),
         "long": sum(t.tokens >= 32 for t in found),
         "degenerate": sum(t.degenerate for t in found),
     }  # fmt: skip
@@ -108,7 +107,7 @@ HEAD = ("target", "sampling", "task", "method", "accepted", "tokens/pass", "toke
 def cells(row: dict[str, Any]) -> list[Any]:
     """A row of `measured` below HEAD."""
     return [
-        row["target"], label(row["temperature"]), row["task"], row["method"], row["acceptance_rate"],
+        row["target"], runner.label(row["temperature"]), row["task"], row["method"], row["acceptance_rate"],
         row["tokens_per_pass"], row["tokens_per_second"], stats.Value(row["speedup"], *row["speedup_ci"]),
         stats.Value(row["end_to_end_speedup"], *row["end_to_end_ci"]),
         f"{row['answers']} ({row['long']}, {row['degenerate']})",

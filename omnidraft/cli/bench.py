@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from omnidraft.bench import runner
-from omnidraft.bench.report import json_lines, text, write
-from omnidraft.bench.runner import Cells, Work
+from omnidraft.bench.runner import Cells, Work, as_text, json_lines, write
 from omnidraft.cli import drift
 from omnidraft.cli.interrupt import terminated
 from omnidraft.cli.report import add_action
@@ -42,7 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             _add_field(sub, field.name, field.metadata["rule"], field.default)
         sub.add_argument("--out", type=Path, metavar="FILE",
                          help="write the numbers here; what FILE.cells holds is not run again")  # fmt: skip
-        sub.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables here, too")
         sub.set_defaults(bench=_run)
     sub = _kind(kinds, "drift", "acceptance and speed while tasks or targets change")
     drift.add_arguments(sub)
@@ -88,17 +86,17 @@ def _run(args: argparse.Namespace) -> int:
     """Write after every report; print the last one, also of a run that is interrupted. Finished cells are kept beside
     the file that is written, else nowhere for long."""
     plan, home = plan_of(args), find_data_home(args.data_dir)
-    files = [file for file in (args.out, args.markdown) if file]
-    if missing := [file for file in files if not file.parent.is_dir()]:
-        raise StorageError(f"There is no folder {missing[0].parent} to write {missing[0].name} to.")
+    if args.out and not args.out.parent.is_dir():
+        raise StorageError(f"There is no folder {args.out.parent} to write {args.out.name} to.")
     module = importlib.import_module(f"omnidraft.bench.{args.kind}")  # some bring torch
     told, report = partial(print, file=sys.stderr, flush=True), None
     with tempfile.TemporaryDirectory(prefix="omnidraft-") as passing:
         cells = Cells(args.out.with_suffix(".cells") if args.out else Path(passing))
         try:
             for report in module.run(plan, Work(home, cells, told)):
-                write(report, args.out, args.markdown)
+                if args.out:
+                    write(report, args.out)
         finally:
             if report is not None:
-                print(*(json_lines(report) if args.json else text(report)), sep="\n", flush=True)
+                print(*(json_lines(report) if args.json else as_text(report)), sep="\n", flush=True)
     return 0

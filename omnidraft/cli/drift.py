@@ -8,11 +8,10 @@ import json
 import sys
 
 from omnidraft.app.catalog import choose_target, need_drafter
-from omnidraft.bench.report import Report, Table, text
+from omnidraft.bench.runner import Report, Table, as_text
 from omnidraft.cli.interrupt import Interrupts
-from omnidraft.lab.drift import DriftRun, Loading, Plan, Point
-from omnidraft.lab.figures import SegmentRow, segment_rows
-from omnidraft.lab.schedule import BUNDLED
+from omnidraft.lab.drift import BUNDLED, DriftRun, Loading, Plan, Point
+from omnidraft.lab.drift_lab import SegmentRow, segment_rows
 from omnidraft.storage.paths import DEFAULT_PROFILE, DataHome, find_data_home, make_folder
 from omnidraft.storage.scratch import Scratch
 
@@ -49,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
         finished = len(points) == plan.schedule.total
         print(json.dumps({"finished": finished, "segments": [dataclasses.asdict(row) for row in rows]}))
     else:
-        print(*text(Report({}, [_table(rows)])), sep="\n")
+        print(*as_text(Report({}, [_table(rows)])), sep="\n")
     interrupts.check()
     return 0
 

@@ -1,16 +1,22 @@
-"""The drift run of a profile, in a process of its own, so that it survives closing the page. The latest is kept as long
-as the app runs; what it wrote goes with its process."""
+"""The drift run of a profile, in a process of its own, so that it survives closing the page; and any run in figures:
+what happened per segment, and plots of acceptance and tokens a pass. Knows no models.
+
+The latest run is kept as long as the app runs; what it wrote goes with its process.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 
 from omnidraft.errors import SettingsError
-from omnidraft.lab.drift import Plan, Point
+from omnidraft.format import share
+from omnidraft.lab.drift import Plan, Point, Schedule
+from omnidraft.plot import Frame, Mark, Plot, Series, ceiling
 from omnidraft.processes.children import LineChild
 from omnidraft.storage.paths import DataHome, ProfilePaths, make_folder
 from omnidraft.storage.scratch import Scratch, sweep
@@ -101,3 +107,139 @@ class DriftLab:
             shown.error = "Something went wrong inside the program; its log has the details."
         done = len(shown.points) == shown.total
         shown.status = "failed" if shown.error else "finished" if done else "stopped"
+
+
+# A run in figures.
+
+
+WINDOW = 8  # prompts a moving average covers: two turns of the four tasks
+RECOVERED = 0.95
+Pooled = Callable[[Sequence[Point]], float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRow:
+    """Sums over one segment.
+
+    acceptance: pooled, accepted / proposed over all its prompts; first and last: over its first and last WINDOW
+    prompts; before: over the last WINDOW prompts ahead of it (None for the first segment). recovery: how many prompts
+    after its beginning the moving average first reached 95% of `before`, None if it never did.
+    """
+
+    segment: int
+    target: str
+    task: str
+    prompts: int
+    acceptance: float | None
+    before: float | None
+    first: float | None
+    last: float | None
+    recovery: int | None
+    tokens_per_pass: float | None
+    tokens_per_second: float | None
+    cache_learned: int
+
+
+def segment_rows(schedule: Schedule, points: Sequence[Point]) -> list[SegmentRow]:
+    """A row for every segment that was begun."""
+    segments = enumerate(schedule.segments)
+    return [_row(points, number, one.task) for number, one in segments if any(p.segment == number for p in points)]
+
+
+def moving_average(points: Sequence[Point], of: Pooled) -> list[float | None]:
+    """What `of` says of the last WINDOW prompts at each point; windows never reach across a switch."""
+    found, begin = [], 0
+    for i, point in enumerate(points):
+        if point.switch:
+            begin = i
+        found.append(of(points[max(begin, i + 1 - WINDOW) : i + 1]))
+    return found
+
+
+def pooled_acceptance(points: Sequence[Point]) -> float | None:
+    """accepted / proposed over all of them: long answers count more than short ones."""
+    proposed = sum(p.proposed for p in points)
+    return sum(p.accepted for p in points) / proposed if proposed else None
+
+
+def pooled_passes(points: Sequence[Point]) -> float | None:
+    """Tokens per target pass over all of them."""
+    passes = sum(p.passes for p in points)
+    return sum(p.tokens for p in points) / passes if passes else None
+
+
+def _row(run: Sequence[Point], number: int, task: str) -> SegmentRow:
+    points = [p for p in run if p.segment == number]
+    before = pooled_acceptance([p for p in run if p.segment < number][-WINDOW:])
+    decode = sum(p.decode for p in points)
+    return SegmentRow(
+        number, points[0].target, task, len(points),
+        acceptance=pooled_acceptance(points),
+        before=before,
+        first=pooled_acceptance(points[:WINDOW]),
+        last=pooled_acceptance(points[-WINDOW:]),
+        recovery=_recovery(moving_average(points, pooled_acceptance), before),
+        tokens_per_pass=pooled_passes(points),
+        tokens_per_second=sum(p.tokens for p in points) / decode if decode else None,
+        cache_learned=points[-1].cache_learned,
+    )  # fmt: skip
+
+
+def _recovery(averages: Sequence[float | None], before: float | None) -> int | None:
+    """Counted once the window is full (or the segment over): a single good prompt is no recovery."""
+    if before is None:
+        return None
+    full = min(WINDOW, len(averages))
+    for number, value in enumerate(averages, 1):
+        if number >= full and value is not None and value >= RECOVERED * before:
+            return number
+    return None
+
+
+# Plots, with a mark at every switch.
+
+
+def plots(schedule: Schedule, points: Sequence[Point]) -> list[Plot]:
+    """Acceptance, and below it tokens per pass."""
+    drawn = (
+        _plot("Acceptance per prompt: accepted of what was proposed", pooled_acceptance, share, schedule, points),
+        _plot("Tokens per pass of the model, per prompt", pooled_passes, "{:.1f}".format, schedule, points),
+    )
+    return [plot for plot in drawn if plot is not None]
+
+
+def _plot(
+    title: str, pooled: Pooled, word: Callable[[float], str], schedule: Schedule, points: Sequence[Point]
+) -> Plot | None:
+    """word: a pooled value in words."""
+    dots = [(float(p.index), v) for p in points if (v := pooled([p])) is not None]
+    if not dots:
+        return None
+    total, lines = schedule.total, _lines(points, pooled)
+    highest = max(v for part in ([dots], lines) for one in part for _, v in one)
+    frame = Frame((-0.5, total - 0.5), (0.0, ceiling(highest)), word)
+    series = [Series(dots, "dots", name="one prompt")]
+    series += [Series(part, name=f"mean of the last {WINDOW}" if not i else "") for i, part in enumerate(lines)]
+    step = max(1, total // 8)
+    ticks = [(float(i), str(i + 1)) for i in range(step - 1, total, step)] if total > 1 else []
+    return Plot(title, frame, series, _marks(schedule), ticks, f"{title}; the table below has the numbers")
+
+
+def _marks(schedule: Schedule) -> list[Mark]:
+    """A dashed line at every switch, and above every segment its target and task."""
+    marks, begin = [], 0
+    for number, segment in enumerate(schedule.segments):
+        marks.append(Mark(begin - 0.5, f"{segment.target}, {segment.task}", line=number > 0))
+        begin += segment.count
+    return marks
+
+
+def _lines(points: Sequence[Point], pooled: Pooled) -> list[list[tuple[int, float]]]:
+    """The moving average as lines that do not reach across a switch."""
+    parts: list[list[tuple[int, float]]] = [[]]
+    for point, value in zip(points, moving_average(points, pooled), strict=True):
+        if point.switch:
+            parts.append([])
+        if value is not None:
+            parts[-1].append((point.index, value))
+    return [part for part in parts if len(part) > 1]

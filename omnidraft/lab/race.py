@@ -15,8 +15,7 @@ from typing import Any, Literal, NamedTuple
 from omnidraft.decoding.events import Event
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import Prompt
-from omnidraft.lab.statistics import interval
-from omnidraft.lab.trace import Trace, record
+from omnidraft.lab.statistics import Trace, interval, record
 from omnidraft.learning.learned import Status
 from omnidraft.settings.config import DraftSettings, SamplingSettings
 

@@ -21,9 +21,9 @@ import psutil
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.learned import Learned, Status
-from omnidraft.learning.material.expansions import table_file
 from omnidraft.learning.material.history import OpenStores
 from omnidraft.learning.material.record import Answered, Pairing
+from omnidraft.learning.material.replay import table_file
 from omnidraft.learning.training_process import TrainingProcess
 from omnidraft.learning.update import Kind, State, Update, Updates
 from omnidraft.settings.config import LearningSettings

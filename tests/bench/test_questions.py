@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from omnidraft.bench.questions import choose
+from omnidraft.bench.pairs import choose
 from omnidraft.bench.runner import ALL, EDIT
 from omnidraft.errors import SettingsError
 from omnidraft.lab.prompts import TASKS

@@ -31,7 +31,7 @@ def hub():
 
 def bench(tmp_path, hub, *more) -> int:
     models = ["--target", str(BUNDLED_MODELS / "tiny-target-b-f16.gguf"), "--rows", hub.endpoint]
-    out = ["--out", str(tmp_path / "real.json"), "--markdown", str(tmp_path / "real.md")]
+    out = ["--out", str(tmp_path / "real.json")]
     return main(["bench", "real", "--data-dir", str(tmp_path), *models, *out, *SMALL, *more])
 
 
@@ -44,9 +44,9 @@ def test_prompts_are_fetched_learned_from_and_timed_and_gone_on_with(tmp_path, h
     assert list(rows) == ["direct", "cache", "hybrid", "projected"]
     assert rows["hybrid"]["training_cpu"] > 0
     timed = {(row["condition"], row["method"]): row for row in found["timed"]}
-    assert len(timed) == 4 * 3  # as it came and by three losses; plain, fixed and adaptive
+    assert len(timed) == 3 * 3  # as it came and by two losses; plain, fixed and adaptive
     assert all(row["same"] == row["answers"] == 2 for row in timed.values())
-    assert "| projected | tiny-target-b-f16 |" in (tmp_path / "real.md").read_text()
+    assert "projected  tiny-target-b-f16" in capsys.readouterr().out
     asked = load_prompts(tmp_path / "real.cells" / "prompts" / "gsm8k.jsonl", split="train")
     assert [prompt.text for prompt in asked] == [f"What is {n} plus {n + 3}?" for n in range(8)]
 

@@ -6,8 +6,7 @@ import pytest
 
 from omnidraft.bench import speed
 from omnidraft.bench.pairs import draft_settings
-from omnidraft.bench.report import Report
-from omnidraft.bench.runner import Cells, Speed, Work
+from omnidraft.bench.runner import Cells, Report, Speed, Work
 from omnidraft.bench.speed import measured, run, summary
 from omnidraft.errors import SettingsError
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome

@@ -17,10 +17,8 @@ import pytest
 from omnidraft.__main__ import main
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab import drift
-from omnidraft.lab.drift import DriftRun, Loading, Plan, Point
-from omnidraft.lab.drift_lab import DriftLab
-from omnidraft.lab.figures import plots, segment_rows
-from omnidraft.lab.schedule import BUNDLED, Schedule, Segment, choose_prompts
+from omnidraft.lab.drift import BUNDLED, DriftRun, Loading, Plan, Point, Schedule, Segment, choose_prompts
+from omnidraft.lab.drift_lab import DriftLab, plots, segment_rows
 from omnidraft.settings.config import LearningSettings
 from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
 from tests.lab.traces import run_of

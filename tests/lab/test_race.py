@@ -8,7 +8,7 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.decoding.events import Finished, Round, Statistics, Token
 from omnidraft.lab.prompts import topic_prompts
 from omnidraft.lab.race import Began, Paired, Said, race, score
-from omnidraft.lab.trace import Trace, record
+from omnidraft.lab.statistics import Trace, record
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from omnidraft.lab import statistics as stats
-from omnidraft.lab.trace import Trace
+from omnidraft.lab.statistics import Trace
 from tests.lab.traces import trace
 
 

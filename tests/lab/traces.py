@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from omnidraft.decoding.events import Round
-from omnidraft.lab.drift import Point
-from omnidraft.lab.schedule import Schedule, Segment
-from omnidraft.lab.trace import Trace
+from omnidraft.lab.drift import Point, Schedule, Segment
+from omnidraft.lab.statistics import Trace
 
 A = "tiny-target-a"
 

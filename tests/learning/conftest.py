@@ -7,8 +7,8 @@ import pytest
 from omnidraft.bench.learn import records
 from omnidraft.bench.pairs import Pair
 from omnidraft.lab.prompts import load_prompts
-from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
+from omnidraft.learning.material.replay import ExpansionTable
 from omnidraft.settings.config import ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
 from tests.learning.world import World

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from omnidraft.learning.adapters.files import write_adapter
 from omnidraft.learning.adapters.store import AdapterStore
-from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, Version, model_fingerprint
+from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, Version, model_fingerprint, write_adapter
 from omnidraft.learning.training.drafter import TorchDrafter
 
 RANK = 32

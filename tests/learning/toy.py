@@ -3,8 +3,8 @@
 import numpy as np
 
 from omnidraft.decoding.events import Candidates
-from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record, gather_candidates
+from omnidraft.learning.material.replay import ExpansionTable
 
 DRAFTER = [b"", b"a", b"b", b"c", b"ab", b"a", b"d", b"bcd", b"</s>"]  # 0 unknown, 5 a byte token with 1's bytes
 EOS = 8

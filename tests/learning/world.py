@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from omnidraft.learning.adapters.store import AdapterStore
-from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
-from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.learning.material.replay import ExpansionTable, ReplayStore
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import Estimate, estimates
 from omnidraft.learning.training.process_main import does

@@ -9,8 +9,7 @@ from omnidraft.app.catalog import choose_target
 from omnidraft.app.outlook import is_toy
 from omnidraft.app.session import Session
 from omnidraft.errors import ModelError, SettingsError
-from omnidraft.lab.drift import Plan
-from omnidraft.lab.schedule import BUNDLED, MIXED, Schedule, Segment
+from omnidraft.lab.drift import BUNDLED, MIXED, Plan, Schedule, Segment
 
 TOYS = {
     "step": "Quick, with toys: another task, math, then code",

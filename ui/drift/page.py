@@ -12,8 +12,7 @@ from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import count, percent, rate
-from omnidraft.lab.drift_lab import Shown
-from omnidraft.lab.figures import WINDOW, SegmentRow, plots, segment_rows
+from omnidraft.lab.drift_lab import WINDOW, SegmentRow, Shown, plots, segment_rows
 from ui.common import notes
 from ui.common.frame import PRIVATE, SMALL, page_column, session_of
 from ui.common.notes import note, tip

@@ -15,9 +15,15 @@ from typing import Literal
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.decoding.cost import step_seconds
 from omnidraft.errors import ModelError, StorageError
-from omnidraft.learning.adapters.files import can_merge, merged_path, write_merged
 from omnidraft.learning.adapters.store import AdapterStore, drafter_folder, warm_start
-from omnidraft.learning.adapters.versions import Version, model_fingerprint, set_aside
+from omnidraft.learning.adapters.versions import (
+    Version,
+    can_merge,
+    merged_path,
+    model_fingerprint,
+    set_aside,
+    write_merged,
+)
 from omnidraft.settings.config import AUTO_LAYERS, ModelSettings
 from omnidraft.storage.files import readable
 from omnidraft.vocab import Vocabulary

@@ -18,9 +18,8 @@ import torch
 from torch import Tensor
 
 from omnidraft.errors import StorageError
-from omnidraft.learning.material.expansions import ExpansionTable
 from omnidraft.learning.material.record import Record
-from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.learning.material.replay import ExpansionTable, ReplayStore
 from omnidraft.learning.update import Job
 
 A = TypeVar("A")  # of NumPy, or of torch once they are collated

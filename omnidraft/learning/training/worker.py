@@ -19,9 +19,8 @@ from pathlib import Path
 import numpy as np
 
 from omnidraft.errors import ModelError, StorageError
-from omnidraft.learning.adapters.files import write_adapter
 from omnidraft.learning.adapters.store import AdapterStore, Candidate, drop_candidate, keep_candidate, read_candidate
-from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, Version, digest
+from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, Version, digest, write_adapter
 from omnidraft.learning.material.replay import Selection, select_answers
 from omnidraft.learning.training import steps
 from omnidraft.learning.training.drafter import TorchDrafter, give, rank_of, read_weights

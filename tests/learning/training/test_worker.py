@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from omnidraft.learning.adapters.files import merged_path, write_merged
 from omnidraft.learning.adapters.store import read_candidate
-from omnidraft.learning.adapters.versions import digest
-from omnidraft.learning.material.expansions import ExpansionTable
+from omnidraft.learning.adapters.versions import digest, merged_path, write_merged
 from omnidraft.learning.material.record import Record
-from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.learning.material.replay import ExpansionTable, ReplayStore
 from omnidraft.learning.training import evaluate, frozen
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import standard_error

@@ -13,9 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from omnidraft.lab.drift import Plan
+from omnidraft.lab.drift import Plan, Schedule, Segment
 from omnidraft.lab.drift_lab import DriftLab
-from omnidraft.lab.schedule import Schedule, Segment
 from omnidraft.processes import system
 from omnidraft.storage.encryption.header import VARIABLE
 from omnidraft.storage.vault import held

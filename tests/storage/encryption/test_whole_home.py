@@ -17,9 +17,8 @@ from omnidraft.chats import TextFile
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning.adapters.store import Candidate, keep_candidate
-from omnidraft.learning.material.expansions import table_file
 from omnidraft.learning.material.record import encode
-from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.learning.material.replay import ReplayStore, table_file
 from omnidraft.learning.training_process import PARTS, TrainingProcess
 from omnidraft.learning.update import Job, Update, plan
 from omnidraft.processes import system
