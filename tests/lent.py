@@ -4,17 +4,17 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+import llama_cpp
 import psutil
 import pytest
 
-from omnidraft.backends.remote import rpc
 from omnidraft.backends.remote.worker_process import Lending, WorkerProcess
 from omnidraft.errors import ModelError
 from omnidraft.settings.fields import Address
 from tests.serving import free_port
 
 needs_rpc = pytest.mark.skipif(
-    not rpc.available(), reason="this build of llama-cpp-python has no RPC backend (-DGGML_RPC=ON)"
+    not llama_cpp.llama_supports_rpc(), reason="this build of llama-cpp-python has no RPC backend (-DGGML_RPC=ON)"
 )
 
 

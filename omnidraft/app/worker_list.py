@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from omnidraft.app.session import Session
-from omnidraft.backends.remote.rpc import Found, NoWorker
 from omnidraft.backends.remote.target_process import TargetProcess
-from omnidraft.backends.remote.workers import Plan, find
+from omnidraft.backends.remote.workers import Found, NoWorker, Plan, find
 from omnidraft.errors import SettingsError
 from omnidraft.settings.fields import Address, parse_address, parse_addresses
 

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from omnidraft.__main__ import main
-from omnidraft.backends.remote.rpc import probe
+from omnidraft.backends.remote.workers import probe
 from omnidraft.settings.fields import Address
 from tests.lent import needs_rpc
 from tests.serving import free_port

@@ -25,10 +25,9 @@ from typing import IO, NamedTuple, TypeVar
 import numpy as np
 
 from omnidraft.backends.base import Aborted
-from omnidraft.backends.llama.devices import Placement
+from omnidraft.backends.llama.devices import Placement, notice_lost_peers, register_worker
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.runtime import AbortFlag, ggml
-from omnidraft.backends.remote import rpc
 from omnidraft.errors import OmniDraftError
 from omnidraft.processes import system
 from omnidraft.processes.children import LineChild
@@ -249,19 +248,19 @@ def _open(asked: dict, connection: Connection) -> LlamaTarget:
     placement = None
     if asked["workers"]:
         threading.Thread(target=_watch_connections, args=(loading,), daemon=True).start()
-        devices = [device for worker in asked["workers"] for device in rpc.register(worker)]
+        devices = [device for worker in asked["workers"] for device in register_worker(worker)]
         handles = [device.handle for device in devices]
         placement = Placement(handles, asked["layers"], ggml("backend_cpu_buffer_type")())
     with watched(_Telling(Path(asked["path"]), connection)):
         target = LlamaTarget.open(asked["path"], settings, max_rows=asked["max_rows"], placement=placement)
     loading.set()
-    rpc.notice_lost_peers()
+    notice_lost_peers()
     return target
 
 
 def _watch_connections(loaded: threading.Event) -> None:
     while not loaded.wait(_LOOKS):
-        rpc.notice_lost_peers()
+        notice_lost_peers()
 
 
 class _Telling(Progress):

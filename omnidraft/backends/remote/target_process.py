@@ -21,7 +21,6 @@ import psutil
 from omnidraft.backends.base import Aborted
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.backends.llama.rewind import passes
-from omnidraft.backends.remote.rpc import reachable
 from omnidraft.backends.remote.target_link import (
     ABORTED,
     DEFECT,
@@ -33,7 +32,7 @@ from omnidraft.backends.remote.target_link import (
     Request,
     TargetLink,
 )
-from omnidraft.backends.remote.workers import Plan, plan
+from omnidraft.backends.remote.workers import Plan, plan, reachable
 from omnidraft.errors import ModelError
 from omnidraft.processes.progress import tell
 from omnidraft.settings.config import ModelSettings

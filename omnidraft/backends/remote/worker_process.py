@@ -19,9 +19,8 @@ from pathlib import Path
 
 import psutil
 
-from omnidraft.backends.llama.devices import CPU, Device
+from omnidraft.backends.llama.devices import CPU, Device, lend, lent_devices, notice_lost_peers, tell_memory
 from omnidraft.backends.llama.sizes import available_bytes
-from omnidraft.backends.remote import rpc
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.format import size
 from omnidraft.processes import system
@@ -167,7 +166,7 @@ def main(options: dict) -> int:
     system.leave_no_core()
     threading.Thread(target=_follow_outer, daemon=True).start()
     try:
-        devices = rpc.lent_devices(options["device"])
+        devices = lent_devices(options["device"])
         limit = options["memory"]
         if limit is not None:
             with suppress(AttributeError):  # where the system can, it refuses more; what is held counts on Linux only
@@ -178,7 +177,7 @@ def main(options: dict) -> int:
         return 2
     lent = [_described(device, limit) for device in devices]
     print(json.dumps({"lends": lent, "threads": options["threads"] or physical_cores()}), flush=True)
-    rpc.serve(options["endpoint"], devices, options["threads"] or physical_cores(), options["cache_dir"])
+    lend(options["endpoint"], devices, options["threads"] or physical_cores(), options["cache_dir"])
     return CANNOT_LISTEN
 
 
@@ -187,7 +186,7 @@ def _tell_true_memory(devices: list[Device], limit: int | None) -> None:
     for device in devices:
         if device.type == CPU:
             try:
-                rpc.tell_memory(device, _memory(limit, device.total))
+                tell_memory(device, _memory(limit, device.total))
             except ModelError:
                 if limit is not None:
                     raise
@@ -216,7 +215,7 @@ def _memory(limit: int | None, total: int) -> Callable[[], tuple[int, int]]:
 def _follow_outer() -> None:
     """Every line says that a client has come; the end, that the outer process is gone."""
     for _line in sys.stdin:
-        rpc.notice_lost_peers()
+        notice_lost_peers()
     os._exit(0)
 
 

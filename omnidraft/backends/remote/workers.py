@@ -1,22 +1,130 @@
 """How a model is spread over this machine and workers: who is there, what fits where, which layers each takes.
 
-Asks workers (rpc.py) and the file's header; loads nothing. What comes out is what target_process.py hands on.
+Asks workers and the file's header; loads nothing. What comes out is what target_process.py hands on.
 """
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
+from statistics import median
+from time import perf_counter
 
 from omnidraft.backends.base import N_BATCH
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.sizes import available_bytes, kv_cache_bytes, layer_bytes
-from omnidraft.backends.remote.rpc import SECONDS, Found, NoWorker, probe
 from omnidraft.errors import ModelError
 from omnidraft.format import size
 from omnidraft.settings.config import ModelSettings
 from omnidraft.settings.fields import Address, parse_addresses, parse_split
+
+# A worker is asked who it is before llama.cpp does, which would abort the process where something is wrong: `probe`.
+# Speaks the first words of llama.cpp's RPC protocol on a socket of its own: a command byte, a length, a body. Whatever
+# answers instead, a web server or nobody, becomes one sentence. A worker serves one connection at a time, so one that
+# is at work elsewhere does not answer.
+
+
+SECONDS = 5.0  # for an answer, connecting included
+PROTOCOL = (7, 0)  # major and minor version that the installed llama.cpp speaks
+_HELLO, _DEVICE_COUNT, _DEVICE_MEMORY = 14, 15, 11
+_CAPABILITIES = 24  # bytes
+_DEVICES = 64  # more than this is not a worker's answer
+_ROUNDS = 5  # round trips of which the median counts
+
+
+class NoWorker(ModelError):
+    """Nothing that can be used answers there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A worker that answered. version: of the protocol; memory: (free, total) bytes of each device; latency: seconds of
+    a round trip."""
+
+    address: Address
+    version: str
+    memory: tuple[tuple[int, int], ...] = ()
+    latency: float = 0.0
+
+    @property
+    def free(self) -> int:
+        return sum(free for free, _ in self.memory)
+
+
+def probe(address: Address, seconds: float = SECONDS) -> Found:
+    """What the worker at `address` says of itself; NoWorker with a sentence if there is none that could be used."""
+    try:
+        with socket.create_connection((address.resolved(), address.port), timeout=seconds) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            version = _ask(connection, _HELLO, bytes(_CAPABILITIES), 4 + _CAPABILITIES)[:3]
+            shown = ".".join(map(str, version))
+            if version[0] != PROTOCOL[0] or version[1] > PROTOCOL[1]:
+                raise NoWorker(
+                    f"The worker at {address} speaks version {shown} of the protocol, this machine {PROTOCOL[0]}."
+                    f"{PROTOCOL[1]}; install the same version of OmniDraft on both."
+                )
+            count, latency = _devices(connection)
+            asked = (_ask(connection, _DEVICE_MEMORY, struct.pack("<I", device), 16) for device in range(count))
+            return Found(address, shown, tuple(struct.unpack("<QQ", memory) for memory in asked), latency)
+    except TimeoutError:
+        raise NoWorker(
+            f"The worker at {address} does not answer within {seconds:g} seconds; "
+            "it may be at work for another program, or stopped."
+        ) from None
+    except (ConnectionResetError, BrokenPipeError):  # it took the connection and hung up, or said something else
+        raise NoWorker(
+            f"What answers at {address} is not a worker, or one of another version; "
+            "check the port, and install the same version of OmniDraft on both."
+        ) from None
+    except OSError as error:
+        raise NoWorker(
+            f"There is no worker at {address} ({error.strerror or error}); start one there with "
+            "python -m omnidraft worker, or remove it."
+        ) from None
+
+
+def reachable(address: Address) -> bool:
+    """Whether anything accepts connections there."""
+    with suppress(OSError, ModelError):
+        socket.create_connection((address.resolved(), address.port), timeout=1).close()
+        return True
+    return False
+
+
+def _devices(connection: socket.socket) -> tuple[int, float]:
+    """(how many devices it has, seconds of a round trip)."""
+    taken = []
+    for _ in range(_ROUNDS):
+        start = perf_counter()
+        (count,) = struct.unpack("<I", _ask(connection, _DEVICE_COUNT, b"", 4))
+        taken.append(perf_counter() - start)
+    if not 0 < count <= _DEVICES:
+        raise ConnectionResetError
+    return count, median(taken)
+
+
+def _ask(connection: socket.socket, command: int, body: bytes, size: int) -> bytes:
+    """The body of the answer; ConnectionResetError if it has not `size` bytes."""
+    connection.sendall(struct.pack("<BQ", command, len(body)) + body)
+    if struct.unpack("<Q", _receive(connection, 8)) != (size,):
+        raise ConnectionResetError
+    return _receive(connection, size)
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = connection.recv(size - len(data))
+        if not part:
+            raise ConnectionResetError
+        data += part
+    return data
+
 
 HERE = "this machine"
 _SPARE = 0.95  # of what is free may be filled
@@ -28,13 +136,11 @@ _UNKNOWN = 1 << 62  # free bytes of a system that does not say
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One device's share of a model. first, last: its layers, counted from 0, `last` behind the last; bytes: theirs."""
+    """One device's share of a model. first, last: its layers, counted from 0, `last` behind the last."""
 
     name: str
     first: int
     last: int
-    bytes: int
-    free: int
 
     @property
     def layers(self) -> int:
@@ -104,7 +210,8 @@ def plan(info: ModelInfo, settings: ModelSettings, n_ctx: int) -> Plan:
     counts = distribute(needs, free, shares)
     if counts is None:
         raise ModelError(_too_little(info, needs, names, free, n_ctx, bool(shares)))
-    return Plan(addresses, _parts(names, counts, needs, free), tuple(found))
+    parts = [Part(name, end - count, end) for name, count, end in zip(names, counts, accumulate(counts), strict=True)]
+    return Plan(addresses, tuple(parts), tuple(found))
 
 
 def _name(found: Found, device: int) -> str:
@@ -164,15 +271,6 @@ def _rounded(wanted: Sequence[float], total: int, most: Sequence[int] | None = N
         open_ = [i for i, limit in enumerate(most) if counts[i] < limit]
         counts[max(open_, key=lambda i: wanted[i] - counts[i])] += 1
     return counts
-
-
-def _parts(names: Sequence[str], counts: Sequence[int], needs: Needs, free: Sequence[int]) -> tuple[Part, ...]:
-    parts, first = [], 0
-    for i, (name, count) in enumerate(zip(names, counts, strict=True)):
-        held = sum(needs.layers[first : first + count]) + (needs.around if i == 0 else 0)
-        parts.append(Part(name, first, first + count, held, free[i]))
-        first += count
-    return tuple(parts)
 
 
 def _too_little(

@@ -7,13 +7,13 @@ import json
 import sys
 
 from omnidraft.backends.gguf.file import read_info
+from omnidraft.backends.llama.devices import register_worker
 from omnidraft.backends.llama.estimate import simulate
-from omnidraft.backends.remote import rpc
 from omnidraft.settings.config import ModelSettings
 
 
 def main(workers: list[str], files: list[str], contexts: list[int]) -> None:
-    cards = [device for worker in workers for device in rpc.register(worker)]
+    cards = [device for worker in workers for device in register_worker(worker)]
     for file in files:
         for n_ctx in contexts:
             settings = ModelSettings(n_ctx=n_ctx, n_gpu_layers=1000)

@@ -13,9 +13,8 @@ import pytest
 
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.backends.remote import workers as spreading
-from omnidraft.backends.remote.rpc import Found, NoWorker, probe
 from omnidraft.backends.remote.target_process import TargetProcess
-from omnidraft.backends.remote.workers import Needs, distribute, find, plan
+from omnidraft.backends.remote.workers import Found, Needs, NoWorker, distribute, find, plan, probe
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings
 from omnidraft.settings.fields import Address
