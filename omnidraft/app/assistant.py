@@ -33,8 +33,6 @@ from omnidraft.settings.config import AppSettings, CacheSettings, ModelSettings
 from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import DataHome
 
-_SAMPLE = "The quick brown fox counts 1, 2, 3 and then says: hello there, how are you today?"
-
 
 class Busy(OmniDraftError):
     """Another answer is being written."""

@@ -111,7 +111,6 @@ def is_shared(connection: sqlite3.Connection) -> bool:
 Migration = tuple[str, str]  # name, SQL statements
 Values = Sequence[Any] | Mapping[str, Any]
 BUSY_SECONDS = 10
-_HAS = "SELECT 1 FROM sqlite_master WHERE name = ?"
 PATIENT_SECONDS = 3600
 
 
@@ -177,22 +176,6 @@ def open_database(path: Path, application_id: int, migrations: Sequence[Migratio
             connection.close()
             raise
     return connection
-
-
-def check(path: Path) -> None:
-    """StorageError for a database that is damaged; nothing for one that is not there."""
-    if _read(path, "PRAGMA quick_check(1)") not in ([], [("ok",)]):
-        raise StorageError(f"{path} is damaged.")
-
-
-def _read(path: Path, sql: str) -> list[tuple[Any, ...]]:
-    """What a file says without being made, written or brought forward; nothing if it is not there or not ours."""
-    if not path.is_file() or not path.stat().st_size:
-        return []
-    with display_errors(path), closing(connect(path, existing=True, timeout=BUSY_SECONDS)) as connection:
-        if "migrations" in sql and not connection.execute(_HAS, ("migrations",)).fetchone():
-            return []
-        return connection.execute(sql).fetchall()
 
 
 def _make_private(path: Path) -> None:
