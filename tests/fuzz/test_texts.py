@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnidraft.backends.prompting.formats.of_template import format_of_source
-from omnidraft.backends.prompting.formats.open import read
 from omnidraft.backends.prompting.grammar import check_grammar, gbnf_grammar, json_grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.templates import ChatTemplate
@@ -21,6 +19,7 @@ from omnidraft.settings.config import AppSettings
 from omnidraft.settings.file import load_settings, save_settings
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.backends.prompting.formats.test_learned import TOOLS, WRITTEN, form
+from tests.backends.reading import format_of_source, read
 from tests.fuzz.cases import ODD, as_json, damaged, fuzz, refused_at_most, several
 
 SEEDS = st.integers(0, 2**48).map(random.Random)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from omnidraft.backends.prompting.formats.chat_format import Call, WrittenCall
-from omnidraft.backends.prompting.formats.open import THOUGHT_MARKS, read
+from omnidraft.backends.prompting.formats.open import THOUGHT_MARKS
 from omnidraft.backends.prompting.grammar import (
     behind_thoughts,
     call_grammar,
@@ -21,6 +21,7 @@ from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import ModelError
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.backends.prompting.following import takes
+from tests.backends.reading import read
 from tests.backends.thinking_templates import OPENED
 from tests.backends.tool_templates import TEMPLATES
 

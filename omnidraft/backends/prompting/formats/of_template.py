@@ -46,12 +46,6 @@ _SECONDS = 3.0  # of the processor's time, for all that a template is asked
 _LONGEST = 1 << 15  # characters; those in circulation write up to 7,000 around the few words they are given
 
 
-def format_of_source(source: str) -> ChatFormat:
-    """jinja2.TemplateError if the template is not valid."""
-    RENDERING.render(source, None)
-    return format_of(source, (("bos_token", ""), ("eos_token", "")))
-
-
 @lru_cache(32)
 def format_of(source: str, special: tuple[tuple[str, str], ...]) -> ChatFormat:
     """special: names and texts of the model's own tokens, as the template knows them."""

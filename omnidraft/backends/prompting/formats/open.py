@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from omnidraft.backends.prompting.formats.calls import JsonCall, Tools, is_object, read_json
@@ -19,7 +19,6 @@ from omnidraft.backends.prompting.formats.chat_format import (
     Content,
     Event,
     JsonCalls,
-    Reading,
     Thoughts,
     collect,
 )
@@ -307,28 +306,3 @@ def begun_text(form: ChatFormat, prompt: str) -> str:
             return prompt[skip_space(prompt, found.end) :]
     found = last_match(form.header, prompt)
     return prompt if found is None else prompt[skip_space(prompt, found.end) :]
-
-
-# A whole answer read at once, by the format of a template.
-
-
-def schemas(tools: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Parameters by name, of tools as the API has them or plainly as name and parameters."""
-    found = {}
-    for tool in tools:
-        function = tool.get("function", tool)
-        parameters = function.get("parameters") or {}
-        found[str(function["name"])] = json.loads(parameters) if isinstance(parameters, str) else parameters
-    return found
-
-
-def read(
-    form: ChatFormat, text: str, tools: Mapping[str, Any] | None, prompt: str = "", *, size: int = 0,
-    whole: bool = True, only_json: bool = False,
-) -> Reading:  # fmt: skip
-    """What `text` says behind `prompt`, given in pieces of `size` characters (0: at once)."""
-    reader = open_reader(form, tools, begun_text(form, prompt), only_json=only_json)
-    events: list[Event] = []
-    for at in range(0, len(text), size or len(text) or 1):
-        events += reader.feed(text[at : at + (size or len(text))])
-    return collect(events + reader.finish() if whole else events)

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from omnidraft.backends.prompting.formats.chat_format import THINKS
-from omnidraft.backends.prompting.formats.open import schemas
 from omnidraft.backends.prompting.formats.probe import FIELDS
 from tests.backends.prompting.every_template import rendered
+from tests.backends.reading import schemas
 
 TEXT, WHOLE = {"type": "string"}, {"type": "integer"}
 SEARCH = {

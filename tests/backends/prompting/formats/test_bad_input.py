@@ -6,11 +6,10 @@ import time
 
 import pytest
 
-from omnidraft.backends.prompting.formats.of_template import format_of_source
-from omnidraft.backends.prompting.formats.open import read
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.backends.prompting.formats.test_learned import JSON, NAMED, PYTHON, TAGS, TOOLS, WRITTEN, form
+from tests.backends.reading import format_of_source, read
 from tests.backends.thinking_templates import OPENED, SWITCHED
 from tests.backends.tool_templates import HERMES, LLAMA
 

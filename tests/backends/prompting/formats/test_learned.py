@@ -7,9 +7,8 @@ import pytest
 
 from omnidraft.backends.prompting.formats import of_template
 from omnidraft.backends.prompting.formats.chat_format import Call
-from omnidraft.backends.prompting.formats.of_template import format_of_source
-from omnidraft.backends.prompting.formats.open import read
 from omnidraft.backends.prompting.rendering import RENDERING
+from tests.backends.reading import format_of_source, read
 
 TOOLS = {"look_up": {"type": "object", "properties": {"word": {"type": "string"}, "count": {"type": "integer"}}}}
 CALL = [Call("look_up", '{"word": "a \\"b\\"", "count": 2}')]

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from omnidraft.backends.prompting.formats.chat_format import CallBegun, Content, collect
-from omnidraft.backends.prompting.formats.of_template import format_of_source
-from omnidraft.backends.prompting.formats.open import open_reader, read
+from omnidraft.backends.prompting.formats.open import open_reader
+from tests.backends.reading import format_of_source, read
 from tests.backends.tool_templates import TEMPLATES
 
 PARAMETERS = {

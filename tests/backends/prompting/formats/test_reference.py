@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from omnidraft.backends.prompting.formats.chat_format import ChatFormat, Reading
-from omnidraft.backends.prompting.formats.of_template import format_of_source
-from omnidraft.backends.prompting.formats.open import read, schemas
+from tests.backends.reading import format_of_source, read, schemas
 
 ROOT = Path(__file__).resolve().parents[5] / "shared" / "data" / "formats"
 LEAST = 0.97

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.backends.prompting.formats.open import read
 from omnidraft.backends.prompting.formats.probe import SILENT, THINKING
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.vocab.hf_vocab import read_tokenizer_json
 from tests.backends.hf_folders import write_tokenizer
 from tests.backends.prompting.every_template import MARKER, each_template, form, source
 from tests.backends.prompting.formats.round_trip import MESSAGES, TOOLS, written
+from tests.backends.reading import read
 from tests.backends.spm_tokenizers import add_tokens
 
 UNLIKE = {

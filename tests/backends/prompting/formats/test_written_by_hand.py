@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from omnidraft.backends.prompting.formats.open import read
 from tests.backends.prompting.every_template import NAMES, form
+from tests.backends.reading import read
 
 TEXT = {"type": "string"}
 TOOLS = {
