@@ -120,8 +120,7 @@ class _Run:
         return [decode(base64.b64decode(kept)) for kept in self._cell("answers", self._said)]
 
     def _said(self) -> list[str]:
-        task = self._asked.task
-        asked = ((f"{task}-{i}", task, prompt.messages) for i, prompt in enumerate(self._asked.train))
+        asked = ((f"{self._asked.task}-{i}", prompt.messages) for i, prompt in enumerate(self._asked.train))
         made = records(self._pair, asked, SamplingSettings(), self._plan.train_tokens, self._stream.seed + 1)
         return [base64.b64encode(encode(record)).decode() for record in made]
 
@@ -190,11 +189,10 @@ class _Run:
 
 
 def records(
-    pair: Pair, asked: Iterable[tuple[str, str, Sequence[Message]]], drawn: SamplingSettings, max_tokens: int,
-    seed: int = 1,
+    pair: Pair, asked: Iterable[tuple[str, Sequence[Message]]], drawn: SamplingSettings, max_tokens: int, seed: int = 1
 ) -> Iterator[Record]:  # fmt: skip
-    """Records of (conversation, task, messages), each answer with a seed of its own; empty answers make none."""
-    for number, (chat, task, messages) in enumerate(asked):
+    """Records of (conversation, messages), each answer with a seed of its own; empty answers make none."""
+    for number, (chat, messages) in enumerate(asked):
         sampling = replace(drawn, seed=seed * 1_000_003 + number, max_tokens=max_tokens)
         request = AnswerRequest(messages, sampling, DraftSettings(enabled=False), source=chat, capture=CAPTURE)
         *events, finished = pair.engine.answer(request)
@@ -202,7 +200,7 @@ def records(
         tokens = [event for event in events if isinstance(event, Token)]
         record = record_of(Answered(request, tokens, finished), pair.pairing)
         if record is not None:
-            yield replace(record, task=task, time=0.0)
+            yield replace(record, time=0.0)
 
 
 # Tables over the streams of a learning run.

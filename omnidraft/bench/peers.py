@@ -13,7 +13,6 @@ from __future__ import annotations
 import http.client
 import json
 import os
-import re
 import socket
 import subprocess
 import tempfile
@@ -44,20 +43,19 @@ from omnidraft.settings.config import ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
-# A program is loaded by the class of its name. ways: names of its ways of answering, PLAIN first; notes: what it
-# printed or should be known of it; exact: whether its ways promise plain decoding's text, also where that is drawn
-# (greedily all do). All are asked the same, as messages and as ids of the target.
+# A program is loaded by the class of its name. ways: names of its ways of answering, PLAIN first; exact: whether its
+# ways promise plain decoding's text, also where that is drawn (greedily all do). All are asked the same, as messages
+# and as ids of the target.
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """What every program is given. helper: a drafter of the target's own vocabulary, if there is one."""
+    """What every program is given."""
 
     target: Path
     drafter: Path
     threads: int
     n_ctx: int
-    helper: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,6 @@ class Ours:
     exact = True
 
     def __init__(self, home: DataHome, models: Models) -> None:
-        self.notes: list[str] = []
         settings = ModelSettings(threads=models.threads, n_ctx=models.n_ctx)
         self._pair = Pair(home, models.target, models.drafter, settings)
 
@@ -98,8 +95,7 @@ class Ours:
 
 
 # llama.cpp's server: a process for each kind of drafting, asked over HTTP and believed about its times. `ngram-simple`
-# and `ngram-mod` copy earlier text; `draft-simple` drafts with a model of the target's own vocabulary and refuses any
-# other.
+# and `ngram-mod` copy earlier text.
 
 
 COPYING = {  # set for answers as short as a chat's; as they come, for thousands of tokens, they find nothing to copy
@@ -111,9 +107,7 @@ COPYING = {  # set for answers as short as a chat's; as they come, for thousands
         "--spec-ngram-mod-n-max", "8",
     ],
 }  # fmt: skip
-DRAFTING = "draft-simple"
 START_SECONDS = 300.0
-_PREFIX = re.compile(r"^[\d.]+ [A-Z] (srv|spec|slot|cmn)?\s*")
 
 
 class Server:
@@ -139,7 +133,9 @@ class Server:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
-                raise ModelError(f"llama-server ended while it loaded: {self._printed()[-1:] or ['nothing printed']}.")
+                self._log.seek(0)
+                printed = self._log.read().decode("utf-8", "replace").splitlines()[-1:] or ["nothing printed"]
+                raise ModelError(f"llama-server ended while it loaded: {printed}.")
             with suppress(OSError), closing(self._connection(5)) as connection:
                 connection.request("GET", "/health")
                 if connection.getresponse().status == 200:
@@ -149,17 +145,6 @@ class Server:
 
     def _connection(self, patience: float) -> http.client.HTTPConnection:
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=patience)
-
-    def _printed(self) -> list[str]:
-        """The lines of its log so far."""
-        self._log.seek(0)
-        return self._log.read().decode("utf-8", "replace").splitlines()
-
-    def complaints(self) -> list[str]:
-        """What it printed of drafting that does not work, without times, each once: it goes on without."""
-        lines = [_PREFIX.sub("", line).strip() for line in self._printed()]
-        words = ("failed to initialize", "not compatible")
-        return list(dict.fromkeys(line for line in lines if any(word in line.lower() for word in words)))
 
     def events(self, asked: dict) -> Iterator[dict]:
         """What it streams back."""
@@ -194,8 +179,6 @@ class LlamaServer:
         if not program.is_file():
             raise ModelError(f"llama.cpp's server is not at {program}; docs/measurements.md says how to build it.")
         wanted = {PLAIN: ["--spec-type", "none"]} | COPYING
-        if models.helper:
-            wanted[DRAFTING] = ["--spec-type", DRAFTING, "-md", str(models.helper), "-td", str(models.threads)]
         base = ["-m", str(models.target), "-t", str(models.threads), "-c", str(models.n_ctx), "-np", "1"]
         with ExitStack() as opening:
             self._servers = {
@@ -204,7 +187,6 @@ class LlamaServer:
             }
             self._closing = opening.pop_all()
         self.ways = tuple(wanted)
-        self.notes = [f"{way}: {line}" for way, server in self._servers.items() for line in server.complaints()]
 
     def answer(self, way: str, _messages: Sequence[Message], ids: Sequence[int], sampling: SamplingSettings) -> Answer:
         asked = {
@@ -251,8 +233,7 @@ def run(plan: Peers, work: Work) -> Iterator[Report]:
         raise SettingsError(f"There is no peer {unknown[0]}; known are {', '.join(PEERS)}.")
     target = choose_target(plan.target, work.home)
     drafter = need_drafter(plan.drafter, work.home, target)
-    helper = None if plan.helper == "none" else choose_target(plan.helper, work.home)
-    models = Models(target, drafter, plan.threads or physical_cores(), N_CTX, helper)
+    models = Models(target, drafter, plan.threads or physical_cores(), N_CTX)
     server = Path(plan.server) if plan.server else work.home.cache / "peers" / "llama-server"
     known: dict[str, Opening] = {
         "server": partial(LlamaServer, models, server),
@@ -295,7 +276,7 @@ class _Bench:
 
     def cell(self, column: Column, part: Prompts) -> dict[str, Any]:
         """answers: {"program|way": one a prompt}; same: {the same: answers that are plain decoding's of the same
-        program}; promised: ways that promise it; notes: by program."""
+        program}; promised: ways that promise it."""
         ways = [(name, way) for name, program in self._programs.items() for way in program.ways]
         for name, way in ways:
             self._ask(name, way, part.train[-1], column, 0, _WARM_UP_TOKENS)
@@ -309,7 +290,6 @@ class _Bench:
                         for way, answers in found.items()},
             "same": {"|".join(way): runner.same_ids(found[way[0], PLAIN], found[way]) for way in drafted},
             "promised": ["|".join(way) for way in drafted if column == 0 or self._programs[way[0]].exact],
-            "notes": {name: program.notes for name, program in self._programs.items()},
         }  # fmt: skip
 
     def _ask(self, name: str, way: str, prompt: Prompt, column: Column, number: int, longest: int) -> Answer:
@@ -325,10 +305,7 @@ class _Bench:
 def report(cells: Sequence[dict[str, Any]], plan: Peers) -> Report:
     made = [row for cell in cells for row in rows(cell)]
     over = means(made)
-    notes = {name: said for cell in cells for name, said in cell["notes"].items()}
-    values = {"plan": asdict(plan), "rows": made, "means": over, "notes": notes}
-    said = [f"{name}: {note}" for name, lines in notes.items() for note in lines]
-    return Report(values, [_means(over), _rows(made)], said)
+    return Report({"plan": asdict(plan), "rows": made, "means": over}, [_means(over), _rows(made)])
 
 
 def rows(cell: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -240,7 +240,6 @@ class Peers(Plan):
     """other programs and ours on the same weights and prompts, each against its own plain decoding"""
 
     target: str | None = text(None, "a model, else what the app starts with")
-    helper: str = text("none", "a small model of the target's vocabulary for draft-simple, or none")
     peers: tuple[str, ...] = words(PEERS, f"of {', '.join(PEERS)}")
     tasks: tuple[str, ...] = words((*TASKS, EDIT), _TASKS)
     temperature: tuple[str, ...] = words(("0", "default", "1"), _COLUMNS)

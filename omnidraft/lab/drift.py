@@ -313,7 +313,7 @@ class DriftRun:
         request = AnswerRequest(prompt.messages, SamplingSettings(temperature=0.0), source=prompt.id)
         tokens = [event for event in events if isinstance(event, Token)]
         if (made := record_of(Answered(request, tokens, finished), loaded.pairing)) is not None:
-            self._learner.add(replace(made, task=prompt.task))
+            self._learner.add(made)
         loaded.serve(self._learner.choice.adapter)
 
     def _point(

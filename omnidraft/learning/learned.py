@@ -5,27 +5,23 @@ Plain values, and who finds them out. Looks and changes nothing.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import psutil
 
-from omnidraft.errors import OmniDraftError
 from omnidraft.learning.adapters.serving import MERGED, Origin
 from omnidraft.learning.adapters.store import warm_start
 from omnidraft.learning.adapters.versions import Meta, Version
-from omnidraft.learning.material.history import History, ServedAnswer
+from omnidraft.learning.material.history import ServedAnswer
 from omnidraft.learning.material.replay import LIMIT_MB
 from omnidraft.learning.update import State, Update
 from omnidraft.storage.paths import Part, measured
 
 if TYPE_CHECKING:
     from omnidraft.learning.learner import Learner
-
-log = logging.getLogger("omnidraft.learning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +136,7 @@ class Learned:
         name, pairing = self._store_name(), self._learner.pairing
         if name is None or pairing is None:
             return []
-        with self._looking() as history:
+        with self._learner.stores.looking() as history:
             live = history.live(name) if history else {}
             made = history.published(name) if history else {}
         choice, rejected = pairing.choice, pairing.choice.learned_in.pointer.rejected
@@ -156,9 +152,9 @@ class Learned:
     def starts(self) -> list[Start]:
         """What could serve besides the versions: what was learned for another vocabulary, and the bare drafter."""
         pairing = self._learner.pairing
-        if pairing is None or pairing.choice.store is None:
+        if pairing is None:
             return []
-        warm = warm_start(pairing.choice.store)
+        warm = warm_start(pairing.choice.learned_in)
         found = [Start(True, pairing.choice.origin == "warm start", warm.meta.target)] if warm is not None else []
         return [*found, Start(False, pairing.choice.origin == "none")]
 
@@ -169,12 +165,12 @@ class Learned:
 
     def history(self, limit: int = 50) -> list[Update]:
         """Updates, newest first; of all while nothing is loaded."""
-        with self._looking() as history:
+        with self._learner.stores.looking() as history:
             return history.updates(limit, self._store_name()) if history else []
 
     def served_answers(self, limit: int = 500) -> list[ServedAnswer]:
         """The last answers, oldest first; with all while nothing is loaded."""
-        with self._looking() as history:
+        with self._learner.stores.looking() as history:
             return history.served(limit, self._store_name()) if history else []
 
     def files(self) -> list[Part]:
@@ -192,19 +188,7 @@ class Learned:
 
     def _store_name(self) -> str | None:
         pairing = self._learner.pairing
-        if pairing is None or pairing.choice.store is None:
-            return None
-        return self._learner.adapters.store_name(pairing.choice.store)
-
-    @contextmanager
-    def _looking(self) -> Iterator[History | None]:
-        with ExitStack() as looks:
-            try:
-                history = looks.enter_context(self._learner.stores.looking())
-            except OmniDraftError as error:
-                log.warning("%s", error)
-                history = None
-            yield history
+        return self._learner.adapters.store_name(pairing.choice.learned_in) if pairing is not None else None
 
 
 def _memory(pid: int | None) -> float | None:

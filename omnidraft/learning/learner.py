@@ -202,7 +202,7 @@ class Learner:
         """Serve this version, or without one the bare drafter or (`warm`) what it learned for another vocabulary.
         Returns a sentence; StorageError if it is not there."""
         with self._lock:
-            if self.pairing is None or self.pairing.choice.store is None:
+            if self.pairing is None:
                 return "No drafter is loaded, so there is nothing to choose for; ask something first."
             self._kill("Another version was chosen.")
             said = self.updates.choose(self.pairing.choice, version, warm)
@@ -257,12 +257,12 @@ class Learner:
 
     def _sweep(self) -> None:
         """Behind a writer that was killed."""
-        if (pairing := self.pairing) is not None and pairing.choice.store is not None:
-            pairing.choice.store.prune()
+        if (pairing := self.pairing) is not None:
+            pairing.choice.learned_in.prune()
         self._recount()
 
     def _recount(self) -> None:
-        if (pairing := self.pairing) is not None and pairing.choice.store is not None:
+        if (pairing := self.pairing) is not None:
             self.stores.recount(pairing)
         self._note_change()
 

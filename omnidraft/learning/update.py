@@ -37,7 +37,7 @@ log = logging.getLogger("omnidraft.learning")
 
 Kind = Literal["update", "compare"]
 Outcome = Literal["running", "published", "refused", "failed", "interrupted"]
-Estimates = dict[str, dict[str, float]]  # "old" and "new" -> direct, greedy, overlap, tokens (see evaluate.py)
+Estimates = dict[str, dict[str, float]]  # "old" and "new" -> greedy, overlap, tokens (see evaluate.py)
 
 
 class State(StrEnum):
@@ -173,7 +173,6 @@ class Job:
     least_steps: int = STEPS
     most_new: int = MOST_NEW
     cpu_percent: int = 50
-    window: int = 512
     seed: int = 0
 
     def to_line(self) -> str:
@@ -237,7 +236,6 @@ def settle(store: AdapterStore, update: Update) -> None:
 
 HOUR = 3600.0  # seconds
 MINUTES_PER_HOUR = 10.0  # of processors that training takes before it waits for the next
-ATTEMPTS = 3  # of an update that something keeps ending from outside
 
 
 class Updates:
@@ -252,7 +250,6 @@ class Updates:
         self.forced = False
         self._choice: Choice | None = None  # what was served when the running one began
         self._failed_with = 0  # fresh answers there were when an update failed: it takes another interval to try again
-        self._attempts = 0
         self._compared: set[tuple] = set()
         self._fallen = False  # whether the served version's own answers call for a comparison
 
@@ -264,7 +261,7 @@ class Updates:
 
     def due(self, pairing: Pairing | None, settings: LearningSettings) -> Kind | None:
         """What should be begun, whether or not it may begin now."""
-        if pairing is None or pairing.choice.store is None or not settings.enabled or self._stores.refused:
+        if pairing is None or not settings.enabled or self._stores.refused:
             return None
         needed = 1 if self.forced else settings.interval + self._failed_with
         if self._stores.enough >= needed:
@@ -334,20 +331,12 @@ class Updates:
             settle(store, update)
             _, history = self._stores.files
             history.save(self._adapters.store_name(store), update)
-            self._reckon(update)
+            # What went wrong, or was ended from outside, would be so again at once.
+            self._failed_with = 0 if update.outcome in ("published", "refused") else self._stores.fresh
 
     def failed(self) -> None:
         """Something went wrong that would go wrong again at once."""
         self._failed_with = self._stores.fresh
-
-    def _reckon(self, update: Update) -> None:
-        """After a failure wait for another interval's answers; after an interruption only if it happens again."""
-        self._attempts = self._attempts + 1 if update.outcome == "interrupted" else 0
-        if update.outcome == "failed" or self._attempts >= ATTEMPTS:
-            self.failed()
-            self._attempts = 0
-        elif update.outcome in ("published", "refused"):
-            self._failed_with = 0
 
     def choose(self, now: Choice, version: str | None, warm: bool) -> str:
         """Serve what the user chose in place of what is served `now`. Returns a sentence."""

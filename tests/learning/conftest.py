@@ -31,7 +31,7 @@ def answers(models, drafter, tmp_path_factory) -> tuple[list[Record], Path]:
     """40 answers of a bundled model and the expansion table they are read with."""
     folder = tmp_path_factory.mktemp("tables")
     table = folder / "table.npz"
-    prompts = [(f"c{i}", p.task, p.messages) for i, p in enumerate(load_prompts("math")[:40])]
+    prompts = [(f"c{i}", p.messages) for i, p in enumerate(load_prompts("math")[:40])]
     with Pair(DataHome(folder), models / "tiny-target-a-f16.gguf", drafter, ModelSettings(threads=1)) as pair:
         ExpansionTable.from_pair(pair.pair).save(table)
         return list(records(pair, prompts, SamplingSettings.unfiltered(temperature=0.7), max_tokens=64)), table

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from omnidraft.decoding.events import Candidates
+from omnidraft.decoding.topk import Candidates
 from omnidraft.learning.material.record import Record, gather_candidates
 
 
@@ -20,7 +20,7 @@ def random_record(
     counts, ids, logprobs, rest = gather_candidates(captured)
     spans = rng.integers(0, 4, tokens)
     defaults = {
-        "chat": "c1", "target": "t", "vocabulary": "v", "task": "math", "time": 12.5, "spans": spans,
+        "chat": "c1", "target": "t", "vocabulary": "v", "time": 12.5, "spans": spans,
         "prompt": rng.integers(0, 32000, 40), "targets": rng.integers(0, target_vocabulary, tokens),
         "pieces": rng.integers(0, 32000, int(spans.sum())),
         "counts": counts, "ids": ids, "logprobs": logprobs, "rest": rest,

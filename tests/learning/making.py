@@ -43,4 +43,4 @@ def _published(store: AdapterStore, drafter: Path, weights: dict[str, np.ndarray
     data = io.BytesIO()
     np.savez(data, **weights)
     meta = Meta(model_fingerprint(drafter), store.folder.name, rank=RANK)
-    return store.publish({ADAPTER: path, WEIGHTS: data.getvalue()}, dataclasses.replace(meta, **facts))
+    return store.publish({ADAPTER: path.read_bytes(), WEIGHTS: data.getvalue()}, dataclasses.replace(meta, **facts))

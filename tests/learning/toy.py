@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from omnidraft.decoding.events import Candidates
+from omnidraft.decoding.topk import Candidates
 from omnidraft.learning.material.record import Record, gather_candidates
 from omnidraft.learning.material.replay import ExpansionTable
 

@@ -173,8 +173,8 @@ class AdapterStore:
         current = self.current()
         return max(self.pointer.through, current.meta.through if current else 0)
 
-    def publish(self, files: Mapping[str, bytes | Path], meta: Meta) -> Version:
-        """Write a version (ADAPTER and WEIGHTS as bytes or as files to move) and serve it from now on."""
+    def publish(self, files: Mapping[str, bytes], meta: Meta) -> Version:
+        """Write a version (ADAPTER and WEIGHTS) and serve it from now on."""
         self.folder.mkdir(parents=True, exist_ok=True)
         temporary = unfinished_folder(self.folder)
         try:
@@ -241,8 +241,8 @@ class AdapterStore:
         broken = [path for path in self._folders() if self._read(path) is None]
         return tuple(path.name for path in broken if set_aside(path))
 
-    def prune(self, keep: int = KEPT) -> list[str]:
-        """Remove all but the last `keep` good versions and the one served, and what a killed writer left.
+    def prune(self) -> None:
+        """Remove all but the last `KEPT` good versions and the one served, and what a killed writer left.
 
         Damaged versions stay for `set_damaged_aside`.
         """
@@ -251,13 +251,12 @@ class AdapterStore:
             self._point(replace(pointer, version=current.name))  # before the slow part: a rollback may come meanwhile
         whole = self.versions()
         good = [v.name for v in whole if v.name not in pointer.rejected]
-        kept = {*good[-keep:], current.name if current else ""}
-        gone = [v.path for v in whole if v.name not in kept]
-        for path in gone:
-            discard(path)
+        kept = {*good[-KEPT:], current.name if current else ""}
+        for version in whole:
+            if version.name not in kept:
+                discard(version.path)
         for path in [*unfinished(self.folder), *damaged(self.folder)[:-KEPT_ASIDE]]:
             erase(path)
-        return [path.name for path in gone]
 
     def forget(self, chat: str | None) -> list[str]:
         """Remove every version trained on a conversation, or descended from one that was (None: all of them), and a
@@ -313,14 +312,10 @@ def drafter_folder(drafter: Path, fingerprint: str) -> str:
     return f"{re.sub(r'[^A-Za-z0-9._-]', '_', drafter.stem).lstrip('.')[:60]}-{fingerprint[:12]}"
 
 
-def stores_in(folder: Path) -> list[AdapterStore]:
-    """Those of a drafter, one for each vocabulary."""
-    return [AdapterStore(path) for path in sorted(folder.iterdir()) if path.is_dir()] if folder.is_dir() else []
-
-
 def warm_start(store: AdapterStore) -> Version | None:
     """The latest version the store's drafter has for any other vocabulary: where a new target begins."""
-    served = [other.current() for other in stores_in(store.folder.parent) if other.folder != store.folder]
+    others = [path for path in sorted(store.folder.parent.glob("*")) if path.is_dir() and path != store.folder]
+    served = [AdapterStore(path).current() for path in others]
     return max((v for v in served if v is not None), key=lambda v: v.meta.created, default=None)
 
 

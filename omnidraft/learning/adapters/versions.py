@@ -217,16 +217,11 @@ def discard(version: Path) -> None:
     erase(version)
 
 
-def place(path: Path, content: bytes | Path) -> None:
-    """Write bytes, or move a file, to `path`, down to the disk."""
-    if not isinstance(content, Path):
-        path.write_bytes(as_stored(path, content))
-    elif vault_of(path) is None:
-        os.replace(content, path)
-    else:
-        put_in(content, path)
-        content.unlink()
-    with open(path, "rb+") as file:
+def place(path: Path, content: bytes) -> None:
+    """Write a file down to the disk."""
+    with open(path, "wb") as file:
+        file.write(as_stored(path, content))
+        file.flush()
         os.fsync(file.fileno())
 
 
@@ -241,7 +236,7 @@ PERMUTED = ("llama",)  # architectures whose query and key rows llama.cpp reorde
 def write_adapter(path: Path, weights: Mapping[str, np.ndarray], drafter: Path, alpha: float) -> None:
     """Write `weights` ({"blk.0.attn_q.lora_a": (rank, in), "....lora_b": (out, rank)}) as a GGUF LoRA for `drafter`, in
     F16. ModelError if they are not finite."""
-    architecture, heads = _shape(drafter)
+    architecture, heads = _reordered(drafter)
     writer = GGUFWriter(str(path), architecture)
     try:
         writer.add_type("adapter")
@@ -251,8 +246,8 @@ def write_adapter(path: Path, weights: Mapping[str, np.ndarray], drafter: Path, 
             layer, _, part = name.rpartition(".")
             if not np.isfinite(matrix).all():
                 raise ModelError(f"training made {name} infinite; the adapter was not written")
-            reordered = _heads_of(layer, architecture, heads) if part == "lora_b" else None
-            rows = matrix if reordered is None else permuted(matrix, reordered)
+            count = heads.get(layer.rpartition(".")[2]) if part == "lora_b" else None
+            rows = matrix if count is None else permuted(matrix, count)
             writer.add_tensor(f"{layer}.weight.{part}", np.ascontiguousarray(rows, np.float16))
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
@@ -261,16 +256,14 @@ def write_adapter(path: Path, weights: Mapping[str, np.ndarray], drafter: Path, 
         writer.close()
 
 
-def _shape(drafter: Path) -> tuple[str, dict[str, int]]:
+def _reordered(drafter: Path) -> tuple[str, dict[str, int]]:
+    """The architecture, and the heads of layers whose rows llama.cpp reorders."""
     known = read_header(drafter).metadata
     architecture = known["general.architecture"]
+    if architecture not in PERMUTED:
+        return architecture, {}
     heads = known[f"{architecture}.attention.head_count"]
     return architecture, {"attn_q": heads, "attn_k": known.get(f"{architecture}.attention.head_count_kv", heads)}
-
-
-def _heads_of(layer: str, architecture: str, heads: Mapping[str, int]) -> int | None:
-    """Number of heads whose rows are reordered; None where nothing is."""
-    return heads.get(layer.rpartition(".")[2]) if architecture in PERMUTED else None
 
 
 LARGEST = 400 << 20  # bytes of a drafter; beyond it the adapter weighs little and a copy weighs much

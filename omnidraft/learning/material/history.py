@@ -6,6 +6,7 @@ Holds nothing of what was said: no text, no tokens, no conversation's name.
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from pathlib import Path
 from statistics import fmean, variance
 from typing import TYPE_CHECKING
 
+from omnidraft.errors import OmniDraftError
 from omnidraft.learning.material.record import Answered, Pairing, record_of
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.update import Update
@@ -25,9 +27,11 @@ from omnidraft.storage.scratch import FileLock
 if TYPE_CHECKING:
     from omnidraft.learning.adapters.serving import Adapters, Choice
 
+log = logging.getLogger("omnidraft.learning")
 APPLICATION_ID = 0x4F44_4D31  # "ODM1" in the SQLite header
 KEPT_UPDATES, KEPT_ANSWERS = 2000, 50_000
 LIVE_ANSWERS = 50  # served by a version before its acceptance says something
+MOST_A_DAY = 500  # updates
 FEWEST_BEFORE = 10
 LEAST_FALL = 0.01
 
@@ -66,8 +70,7 @@ MIGRATIONS: tuple[Migration, ...] = (
 class ServedAnswer:
     """What one answer cost under an adapter version ("" for the bare drafter). Counts as in `Statistics`.
 
-    proposed, tested, accepted: of what the drafter said, without copies of earlier text. plain, plain_seconds: the
-    answer's rounds that nothing was drafted for: what they took is what the others are compared with.
+    proposed, tested, accepted: of what the drafter said, without copies of earlier text.
     """
 
     time: float
@@ -79,18 +82,14 @@ class ServedAnswer:
     tested: int
     accepted: int
     seconds: float
-    plain: int = 0
-    plain_seconds: float = 0.0
 
     @classmethod
     def of(cls, answer: Answered, pairing: Pairing) -> ServedAnswer:
         """The answer's counters under the version that drafted it."""
         s, choice = answer.finished.statistics, pairing.choice
         version = choice.learned.name if choice.origin == "own" else ""
-        return cls(
-            time.time(), version, pairing.target, s.tokens, s.target_passes, *s.by_drafter, round(s.decode_seconds, 4),
-            s.plain, round(s.plain_seconds, 5),
-        )  # fmt: skip
+        seconds = round(s.decode_seconds, 4)
+        return cls(time.time(), version, pairing.target, s.tokens, s.target_passes, *s.by_drafter, seconds)
 
 
 _COLUMNS = ", ".join(f.name for f in fields(ServedAnswer))
@@ -101,7 +100,6 @@ class History:
 
     def __init__(self, file: Path) -> None:
         self._db = Database(file, APPLICATION_ID, MIGRATIONS)
-        self._costs: tuple[int, list[tuple[float, float]]] | None = None  # as of a version of the file
 
     def close(self) -> None:
         self._db.close()
@@ -115,7 +113,6 @@ class History:
             values = (update.number, store, update.version, update.to_line())
             self._db.run("INSERT OR REPLACE INTO updates VALUES (?, ?, ?, ?)", values)
             self._db.run("DELETE FROM updates WHERE number <= ?", (update.number - KEPT_UPDATES,))
-        self._costs = None
 
     def end_running(self, reason: str) -> None:
         """Call the last updates that were never told the end of interrupted, where they stand."""
@@ -136,13 +133,9 @@ class History:
         return sum(took for ended, took in self.costs() if ended > since)
 
     def costs(self) -> list[tuple[float, float]]:
-        """When each update ended, 0 for one that has not, and its processor seconds; newest first. Read once until
-        somebody writes one, for who waits for room in the hour asks again and again."""
-        version = self._db.all("PRAGMA data_version")[0][0]  # of what other programs wrote
-        if self._costs is None or self._costs[0] != version:
-            facts = "coalesce(json_extract(facts, '$.ended'), 0), coalesce(json_extract(facts, '$.cpu_seconds'), 0)"
-            self._costs = version, self._db.all(f"SELECT {facts} FROM updates ORDER BY number DESC")
-        return self._costs[1]
+        """When each of the last updates ended, 0 for one that has not, and its processor seconds; newest first."""
+        facts = "coalesce(json_extract(facts, '$.ended'), 0), coalesce(json_extract(facts, '$.cpu_seconds'), 0)"
+        return self._db.all(f"SELECT {facts} FROM updates ORDER BY number DESC LIMIT {MOST_A_DAY}")
 
     def published(self, store: str) -> dict[str, Update]:
         """The update behind each version of a store."""
@@ -262,9 +255,12 @@ class OpenStores:
 
     @contextmanager
     def looking(self) -> Iterator[History | None]:
-        """The history, if there is one, for who only looks; it is not closed meanwhile."""
+        """The history, if there is one that can be read, for who only looks; it is not closed meanwhile."""
         with self._lock:
-            self._open_history()
+            try:
+                self._open_history()
+            except OmniDraftError as error:
+                log.warning("%s", error)
             yield self.history
 
     @contextmanager

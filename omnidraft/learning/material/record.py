@@ -15,7 +15,7 @@ import time as clock
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
@@ -61,9 +61,7 @@ class Record:
     rest: np.ndarray
     first: tuple[tuple[int, ...], ...] = ()
     leading_space: bool = False
-    task: str | None = None
     time: float = 0.0
-    temperature: float = 1.0
     drafter: str = ""
 
     def __post_init__(self) -> None:
@@ -126,7 +124,8 @@ def encode(record: Record) -> bytes:
     return MAGIC + zlib.compress(struct.pack("<I", len(head)) + head + b"".join(planes), 6)
 
 
-_SCALARS = ("chat", "target", "vocabulary", "leading_space", "task", "time", "temperature", "drafter")
+_SCALARS = ("chat", "target", "vocabulary", "leading_space", "time", "drafter")
+_GONE = ("extra", "task", "temperature")  # which earlier programs wrote
 
 
 def decode(data: bytes) -> Record:
@@ -140,8 +139,8 @@ def decode(data: bytes) -> Record:
             raise ValueError("cut off, or larger than any answer")
         (length,) = struct.unpack_from("<I", raw)
         header = read_json(raw[4 : 4 + length])
-        header.pop("extra", None)  # which an earlier program wrote, empty
-        return _build(header, _read_planes(raw, 4 + length, header.pop("arrays")))
+        facts = {name: value for name, value in header.items() if name not in ("arrays", *_GONE)}
+        return _build(facts, _read_planes(raw, 4 + length, header["arrays"]))
     except (ValueError, zlib.error, struct.error, KeyError, TypeError) as error:
         raise StorageError(f"a replay entry is damaged: {error}") from error
 
@@ -226,51 +225,39 @@ class Answered:
 
 
 def record_of(answer: Answered, pairing: Pairing) -> Record | None:
-    """The answer as training material; None if the drafter cannot spell it or its template refuses the conversation."""
-    request = answer.request
-    if isinstance(request.prompt, RawText) or not any(token.candidates is not None for token in answer.tokens):
+    """The answer as training material; None if it is empty, the drafter cannot spell any of it, or its template refuses
+    the conversation.
+
+    Pieces are what the drafter's context held: E(t) for every token, except that an accepted split keeps the one piece
+    it was drafted as.
+    """
+    request, tokens, pair = answer.request, answer.tokens, pairing.pair
+    if isinstance(request.prompt, RawText) or not any(token.candidates is not None for token in tokens):
         return None
     messages = list(request.prompt)
     try:
-        prompt = prompt_ids(pairing.template, pairing.pair.drafter, messages)
-        space = ends_without_space(pairing.template.render(messages))
+        prompt = prompt_ids(pairing.template, pair.drafter, messages)
+        # The first token is spelled with a space then (see `Drafting`).
+        virtual_space = ends_without_space(pairing.template.render(messages))
     except ModelError:
         return None
-    return capture(
-        pairing.pair, prompt, answer.tokens, virtual_space=space, chat=request.source or "", target=pairing.target,
-        time=clock.time(), temperature=request.sampling.temperature,
-    )  # fmt: skip
-
-
-def capture(
-    pair: PairMap, prompt: Sequence[int], tokens: Sequence[Token], *, virtual_space: bool, chat: str, target: str,
-    task: str | None = None, time: float = 0.0, temperature: float = 1.0,
-) -> Record | None:  # fmt: skip
-    """The record of an answer; None if it is empty or the drafter cannot spell any of it.
-
-    prompt: the conversation in drafter ids under the drafter's own template. virtual_space: that prompt ends without
-    white space, so the first token is spelled with a space (see `Drafting`). Pieces are what the drafter's context
-    held: E(t) for every token, except that an accepted split keeps the one piece it was drafted as.
-    """
     translator = Translator(pair, None)
-    pieces: list[int] = []
-    spans: list[int] = []
+    spans = list[tuple[int, ...]]()
     for i, served in enumerate(_served(pair, tokens)):
         if i == 0 and virtual_space and len(served) == 1 and pair.target.pieces[tokens[0].id]:
             served = [_first(translator, tokens[0].id)]
-        for span in served:
-            pieces += span
-            spans.append(len(span))
+        spans += served
+    pieces = list(chain.from_iterable(spans))
     if not pieces or not prompt:
         return None
     counts, ids, logprobs, rest = gather_candidates([token.candidates for token in tokens])
     leading = virtual_space and bool(counts[0])
     return Record(
-        chat=chat, target=target, vocabulary=pair.target.fingerprint, task=task, time=time, temperature=temperature,
+        chat=request.source or "", target=pairing.target, vocabulary=pair.target.fingerprint, time=clock.time(),
         drafter=pair.drafter.fingerprint, prompt=np.array(prompt[-LONGEST_PROMPT:], np.int32),
-        targets=np.array([t.id for t in tokens], np.int32),
-        pieces=np.array(pieces, np.int32), spans=np.array(spans, np.int32), counts=counts, ids=ids, logprobs=logprobs,
-        rest=rest, leading_space=leading,
+        targets=np.array([t.id for t in tokens], np.int32), pieces=np.array(pieces, np.int32),
+        spans=np.array(list(map(len, spans)), np.int32), counts=counts, ids=ids, logprobs=logprobs, rest=rest,
+        leading_space=leading,
         first=tuple(_first(translator, int(t)) for t in ids[: counts[0]]) if leading else (),
     )  # fmt: skip
 

@@ -52,7 +52,6 @@ class Answer:
     chat: str
     target: str
     vocabulary: str
-    task: str | None
     tokens: int
     bytes: int
     time: float
@@ -97,7 +96,7 @@ class ReplayStore:
         same = [a.nth for a in self.answers.values() if a.vocabulary == record.vocabulary]
         blob = encode(record)
         answer = Answer(
-            record.chat, record.target, record.vocabulary, record.task, len(record.targets), len(blob), record.time,
+            record.chat, record.target, record.vocabulary, len(record.targets), len(blob), record.time,
             max(same, default=-1) + 1, record.drafter,
         )  # fmt: skip
         ordinal, self._next = self._next, self._next + 1
@@ -174,7 +173,7 @@ def _to_json(answer: Answer) -> str:
 def _from_json(text: str | bytes) -> Answer:
     try:
         values = read_json(text)
-        known = {field.name for field in fields(Answer)}  # an earlier program kept more
+        known = {field.name for field in fields(Answer)}  # earlier programs kept more
         return Answer(**{name: value for name, value in values.items() if name in known})
     except (ValueError, TypeError, AttributeError) as error:
         raise StorageError("the replay's index was not written by this program and is not read") from error

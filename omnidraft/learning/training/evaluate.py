@@ -9,7 +9,6 @@ sides give it: nothing is renormalised away, so with fewer candidates each KL be
 
 An estimate says how often the target would accept what the drafter proposes, on stored answers, without running the
 target. Per target token, along the pieces that were served (teacher forcing):
-  direct: written with one piece, and that piece is the drafter's most likely one (direct map only, greedy);
   greedy: every piece is the most likely one (with n-gram merging, greedy);
   overlap: product over its pieces of sum_o min(P(o), q(o)), the acceptance of drawing from q against the target's
   projected distribution P; only named outcomes count, two draws from "other" hardly ever agree.
@@ -121,7 +120,6 @@ class Estimate:
     answer: (T,) int64, the place of the answer that each token is of among those estimated.
     """
 
-    direct: np.ndarray
     greedy: np.ndarray
     overlap: np.ndarray
     answer: np.ndarray
@@ -142,9 +140,7 @@ class Estimate:
         return sum(z < -1 for z in far), sum(z > 1 for z in far)
 
     def means(self) -> dict[str, float]:
-        return {
-            name: float(getattr(self, name).mean()) if self.tokens else 0.0 for name in ("direct", "greedy", "overlap")
-        }
+        return {name: float(getattr(self, name).mean()) if self.tokens else 0.0 for name in ("greedy", "overlap")}
 
 
 Answers = Mapping[int, Sequence[Window]]  # by replay ordinal
@@ -163,29 +159,28 @@ def _estimate_each(drafter: TorchDrafter, groups: Sequence[Sequence[Window]]) ->
         columns, row = _per_token(drafter, batch)
         for i, window in enumerate(batch.parts):
             own = row == i
-            direct, greedy, overlap = (column[own] for column in columns)
-            found[window] = Estimate(direct, greedy, overlap, row[own])
+            greedy, overlap = (column[own] for column in columns)
+            found[window] = Estimate(greedy, overlap, row[own])
     return [_joined([found[window] for window in group]) for group in groups]
 
 
 def _joined(parts: Sequence[Estimate]) -> Estimate:
     """One of several answers, or of the windows of one."""
-    columns = zip(*((e.direct, e.greedy, e.overlap) for e in parts), strict=True) if parts else [[np.zeros(0)]] * 3
-    direct, greedy, overlap = (np.concatenate(column) for column in columns)
-    return Estimate(direct, greedy, overlap, np.repeat(np.arange(len(parts)), [part.tokens for part in parts]))
+    columns = zip(*((e.greedy, e.overlap) for e in parts), strict=True) if parts else [[np.zeros(0)]] * 2
+    greedy, overlap = (np.concatenate(column) for column in columns)
+    return Estimate(greedy, overlap, np.repeat(np.arange(len(parts)), [part.tokens for part in parts]))
 
 
 def _per_token(drafter: TorchDrafter, batch: Batch) -> tuple[list[np.ndarray], np.ndarray]:
-    """(direct, greedy, overlap), each (T,), and the row of each token's window."""
+    """(greedy, overlap), each (T,), and the row of each token's window."""
     at, named, hidden = batch.positions, batch.positions.named, drafter.rows(batch)
     total, likeliest = drafter.output.overall(hidden)
     logq = drafter.output.logits(hidden, named) - total[:, None]
     hit = likeliest == at.piece
     both = torch.minimum(gather_log(logq, at.among(named).node.ids).exp(), at.node.p).sum(1)
     starts = (at.depth == 0) & at.taught
-    every, overlap = (_product_per_token(v, batch)[at.token[starts]] for v in (hit.float(), both.clamp(0, 1)))
-    found = ((hit & at.is_direct)[starts].float(), every, overlap)
-    return [column.numpy() for column in found], batch.row[starts].numpy()
+    found = [_product_per_token(v, batch)[at.token[starts]].numpy() for v in (hit.float(), both.clamp(0, 1))]
+    return found, batch.row[starts].numpy()
 
 
 def _product_per_token(values: Tensor, batch: Batch) -> Tensor:

@@ -43,7 +43,8 @@ def does(job: Job) -> Iterator[Update]:
 
     began, update = time.perf_counter(), job.update
     try:
-        for update in worker.run(job):
+        run = worker.compare if update.kind == "compare" else worker.update
+        for update in run(job):
             yield update
     except OmniDraftError as error:
         yield update.said("failed", str(error))

@@ -245,7 +245,7 @@ def _normalised(ids: np.ndarray, p: np.ndarray, other: np.ndarray) -> Outcomes[n
 
 # Padded ids. What one keeps for its way back is what training takes of memory; and tensors below the block size of
 # `process_main` are used again instead of asked of the system and cleared, which was a third of an update's time.
-LONGEST_BATCH = 256
+LONGEST_BATCH, LONGEST_WINDOW = 256, 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,7 +278,7 @@ class Batch:
         return replace(self, row=self.row[kept], column=self.column[kept], positions=self.positions.at(kept))
 
 
-def windows(record: Record, table: ExpansionTable, longest: int = 512) -> list[Window]:
+def windows(record: Record, table: ExpansionTable, longest: int = LONGEST_WINDOW) -> list[Window]:
     """The record cut into windows of at most `longest` ids; each piece is learned once.
 
     The first window shows as much of the prompt's end as fits; later ones start with half a window of context.
@@ -295,12 +295,8 @@ def windows(record: Record, table: ExpansionTable, longest: int = 512) -> list[W
             stop = int(inside[-1]) if len(inside) else start + longest - context
         at = len(record.prompt) + start
         begin = max(0, len(record.prompt) + stop - longest, at - longest // 2 if start else 0)
-        made.append(
-            Window(
-                everything[min(begin, at - 1) : len(record.prompt) + stop],
-                teaching.at(slice(start, stop)),
-            )
-        )
+        ids = everything[min(begin, at - 1) : len(record.prompt) + stop]
+        made.append(Window(ids, teaching.at(slice(start, stop))))
         start = stop
     return made
 
@@ -323,11 +319,11 @@ def collate(parts: Sequence[Window]) -> Batch:
     return Batch(parts, torch.from_numpy(ids), as_tensor(row), as_tensor(column), positions, tokens)
 
 
-def batches(parts: Sequence[Window], longest_batch: int = LONGEST_BATCH) -> Iterator[Batch]:
-    """Windows of similar length together, at most `longest_batch` padded ids (and positions) per batch."""
+def batches(parts: Sequence[Window]) -> Iterator[Batch]:
+    """Windows of similar length together, at most `LONGEST_BATCH` padded ids (and positions) per batch."""
     group: list[Window] = []
     for window in sorted(parts, key=lambda w: len(w.ids)):
-        if group and (len(group) + 1) * len(window.ids) > longest_batch:
+        if group and (len(group) + 1) * len(window.ids) > LONGEST_BATCH:
             yield collate(group)
             group = []
         group.append(window)
@@ -366,7 +362,7 @@ class StoredAnswers:
 
     def __init__(self, job: Job) -> None:
         self._store = ReplayStore(Path(job.replay), read_only=True)
-        self._table, self._longest = ExpansionTable.load(Path(job.table)), job.window
+        self._table = ExpansionTable.load(Path(job.table))
         self.index = self._store.usable(self._table.drafter_fingerprint, self._table.target_fingerprint)
 
     def windows(self, ordinals: Iterable[int]) -> dict[int, list[Window]]:
@@ -380,6 +376,6 @@ class StoredAnswers:
             ids = np.concatenate([record.prompt, record.pieces])
             if len(ids) and not 0 <= ids.min() <= ids.max() < len(self._table.direct):
                 return []  # an earlier program did not say in whose vocabulary it is: not in this one
-            return windows(record, self._table, self._longest)
+            return windows(record, self._table)
         except (KeyError, StorageError, IndexError):
             return []

@@ -118,11 +118,6 @@ class Trained:
     untrained: Mapping[str, Estimate] | None
 
 
-def run(job: Job) -> Iterator[Update]:
-    """Do what `job` says."""
-    return compare(job) if job.update.kind == "compare" else update(job)
-
-
 def update(job: Job) -> Iterator[Update]:
     """Read, train, judge, publish."""
     began = time.process_time()

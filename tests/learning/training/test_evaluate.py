@@ -11,7 +11,7 @@ from omnidraft.learning.training.evaluate import Estimate, judge
 def scores(rate: float, tokens: int = 400) -> Estimate:
     """Of one answer."""
     hits = (np.arange(tokens) < rate * tokens).astype(float)
-    return Estimate(hits, hits, np.full(tokens, rate), np.zeros(tokens, int))
+    return Estimate(hits, np.full(tokens, rate), np.zeros(tokens, int))
 
 
 @pytest.mark.parametrize(("old", "new", "accepted", "word"), [
