@@ -19,7 +19,7 @@ _CONTEXT, _SEEING = 512, 8192
 _BLANK = Picture("blank", 96, 64, b"\x80" * (96 * 64 * 3))
 # Characters of all kinds, so that every byte that text may hold must be spelled somewhere.
 _ALL = "".join(map(chr, (*range(0x800), *range(0x800, 0xD800, 61), *range(0xE000, 0x110000, 1021))))
-_TEXTS = ("Hello there,  12345!\n", "déjà-vu 中文 😀\t\x00\x7f", " ", "<|im_end|></s>[INST]", "a" * 300, _ALL)
+_TEXTS = ("Hello there,  12345!\n", "déjà-vu 中文 😀\t\x00\x7f", " ", "<|im_end|></s>[INST]", "a" * 300)
 
 
 def _open(path: Path, adapter: str | None) -> str:
@@ -32,8 +32,9 @@ def _open(path: Path, adapter: str | None) -> str:
     info = read_info(path)
     vocabulary = read_gguf_vocabulary(path)
     ids = [id for text in _TEXTS for id in vocabulary.encode(text, at_start=True)]
-    with suppress(ValueError):  # some vocabularies cannot spell every byte
-        vocabulary.encode_bytes(bytes(range(256)))
+    for every in (lambda: vocabulary.encode(_ALL), lambda: vocabulary.encode_bytes(bytes(range(256)))):
+        with suppress(ValueError):  # some vocabularies cannot spell every byte
+            every()
     if info.kind != "model":
         return ""
     projector = Path(adapter) if adapter is not None and read_info(adapter).kind == "projector" else None
