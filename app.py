@@ -9,8 +9,7 @@ import threading
 import webbrowser
 from pathlib import Path
 
-from omnidraft.cli import data
-from omnidraft.cli.data import opened
+from omnidraft.cli.encryption import add_home_arguments, opened
 from omnidraft.errors import OmniDraftError, SettingsError, StorageError
 from omnidraft.server import HOST
 from omnidraft.settings.config import ModelSettings
@@ -109,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="app.py", description="A local chat assistant that drafts.")
     parser.add_argument("--port", type=int, default=7860)
     parser.add_argument("--data-dir", type=Path, help="where this program keeps its data (default: per user)")
-    data.add_arguments(parser)
+    add_home_arguments(parser)
     parser.add_argument("--profile", default=DEFAULT_PROFILE, help="the profile to start with")
     parser.add_argument("--target", help="model file, or a name as the model list shows it")
     parser.add_argument("--template", type=Path, help="a file with the target's chat template, instead of its own")

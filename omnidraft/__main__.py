@@ -82,10 +82,10 @@ def _parser(wanted: str) -> argparse.ArgumentParser:
         sub.add_argument("--data-dir", type=Path, help="where this program keeps its data (default: per user)")
         sub.set_defaults(opened=lambda args: nullcontext())
         if name in _OPENING:
-            from omnidraft.cli import data
+            from omnidraft.cli import encryption
 
-            data.add_arguments(sub)
-            sub.set_defaults(opened=data.opened)
+            encryption.add_home_arguments(sub)
+            sub.set_defaults(opened=encryption.opened)
         module.add_arguments(sub)
         sub.set_defaults(run=module.run)
     return parser

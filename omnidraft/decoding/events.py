@@ -49,18 +49,6 @@ class Captured(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
-    """The target's own distribution at one position, at temperature 1 and before any filter.
-
-    ids: (K,) int32, most probable first; logprobs: (K,) float32; rest: probability of all other ids together.
-    """
-
-    ids: np.ndarray
-    logprobs: np.ndarray
-    rest: float
-
-
-@dataclass(frozen=True, slots=True)
 class Token:
     """One verified token.
 

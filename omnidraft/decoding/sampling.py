@@ -18,9 +18,7 @@ from math import exp, inf, log
 import numpy as np
 
 from omnidraft.backends.pictures import FIRST
-from omnidraft.decoding.capture import SMALL, Uncounted, candidates_of
-from omnidraft.decoding.events import Candidates
-from omnidraft.decoding.topk import Scorer, Scores, top_ids
+from omnidraft.decoding.topk import SMALL, Candidates, Scorer, Scores, Uncounted, candidates_of, top_ids
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.vocab import TokenKind, Vocabulary
 

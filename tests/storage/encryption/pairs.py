@@ -29,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 import app
 from omnidraft import __main__ as command_line
 from omnidraft.chats import ChatStore
-from omnidraft.cli import data, encryption, profile  # noqa: F401 (loaded before the forks)
+from omnidraft.cli import encryption, profile  # noqa: F401 (loaded before the forks)
 from omnidraft.storage.encryption import header
 from omnidraft.storage.encryption.conversion import NEW, OLD
 from omnidraft.storage.files import write_atomically
