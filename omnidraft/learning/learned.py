@@ -105,7 +105,7 @@ class Learned:
         pid = learner.process.pid if running is not None else None
         return Status(
             version=version, state=state, reason=reason, waiting=stores.fresh, interval=learner.settings().interval,
-            held=learner.held, update=running if running is not None and running.kind == "update" else None,
+            held=learner.held, update=running,
             last=learner.last, served=choice.version.name if choice is not None and choice.version else None,
             origin=choice.origin if choice is not None else "none",
             merged=choice is not None and choice.merged is not None, pid=pid,

@@ -25,7 +25,7 @@ from omnidraft.learning.material.history import OpenStores
 from omnidraft.learning.material.record import Answered, Pairing
 from omnidraft.learning.material.replay import table_file
 from omnidraft.learning.training_process import TrainingProcess
-from omnidraft.learning.update import Kind, State, Update, Updates
+from omnidraft.learning.update import State, Update, Updates
 from omnidraft.settings.config import LearningSettings
 from omnidraft.storage.paths import ProfilePaths
 
@@ -101,7 +101,6 @@ class Learner:
             self.stores.refused = str(error)
         with self._lock:
             self.pairing = pairing
-            self.updates.paired()
             if self._thread is None and not self.stores.refused:
                 self._thread = threading.Thread(target=self._work, name="learning", daemon=True)
                 self._thread.start()
@@ -176,7 +175,7 @@ class Learner:
         """Where the next update is, or what is to be done about the last one."""
         if (running := self.updates.running) is not None:
             return running.state
-        return State.IDLE if self._next_kind() is None else State.DUE
+        return State.DUE if self._is_due() else State.IDLE
 
     def hold(self, held: bool = True) -> None:
         """Stop training until somebody lets it go on (`held` False)."""
@@ -252,7 +251,6 @@ class Learner:
 
     def _keep(self, answer: Answered, pairing: Pairing) -> None:
         self.stores.keep(answer, pairing, self.adapters.store_name(pairing.choice.learned_in))
-        self.updates.look_at(pairing)
         self._recount()
 
     def _sweep(self) -> None:
@@ -296,18 +294,18 @@ class Learner:
     def _quiet(self, seconds: float) -> bool:
         return not self.held and not self.answering and time.monotonic() - self._quiet_since >= seconds
 
-    def _next_kind(self) -> Kind | None:
-        """What is due and may begin at the next quiet moment."""
-        if self.updates.running is not None or self.held:
-            return None
-        return self.updates.due(self.pairing, self.settings())
+    def _is_due(self) -> bool:
+        """Whether an update may begin at the next quiet moment."""
+        idle = self.updates.running is None and not self.held and self.pairing is not None
+        return idle and self.updates.due(self.settings())
 
     def _begin_due(self) -> None:
         """Begin what is due, if all is quiet."""
-        pairing, kind = self.pairing, self._next_kind()
-        if pairing is None or kind is None or self._swap_due or not self._quiet(self.waits.start) or self._must_wait():
+        pairing = self.pairing
+        may = self._is_due() and not self._swap_due and self._quiet(self.waits.start) and not self._must_wait()
+        if pairing is None or not may:
             return
-        job = self.updates.begin(kind, pairing, self.settings(), table_file(self.cache, pairing.pair))
+        job = self.updates.begin(pairing, self.settings(), table_file(self.cache, pairing.pair))
         self.process.start(job, lambda update: self._inbox.put((self._follow, update)))
         with self._lock:
             self.updates.running = job.update
@@ -327,7 +325,7 @@ class Learner:
         """Take in how far the process is; when it is done, have what was made served."""
         self.updates.follow(update)
         if update.ended is not None:
-            self.last = update if update.kind == "update" else self.last
+            self.last = update
             self._recount()
             with self._lock:
                 self._swap_due = self.pairing is not None

@@ -29,13 +29,11 @@ from omnidraft.settings.config import LearningSettings
 if TYPE_CHECKING:
     from omnidraft.learning.adapters.serving import Adapters, Choice  # brings llama.cpp
     from omnidraft.learning.adapters.store import AdapterStore
-    from omnidraft.learning.adapters.versions import Version
     from omnidraft.learning.material.history import OpenStores
     from omnidraft.learning.material.record import Pairing
 
 log = logging.getLogger("omnidraft.learning")
 
-Kind = Literal["update", "compare"]
 Outcome = Literal["running", "published", "refused", "failed", "interrupted"]
 Estimates = dict[str, dict[str, float]]  # "old" and "new" -> greedy, overlap, tokens (see evaluate.py)
 
@@ -57,9 +55,7 @@ class Update:
     drafter, target: names; vocabulary: the target vocabulary's fingerprint; version: what was published; reason: a
     sentence; losses: one per optimizer step, nats; tokens: drafter pieces learned from; before, after: held-out
     acceptance estimates, {} until known; ended: None until all is done; seconds: of the job; cpu_seconds, peak_mb: of
-    the process, 0 until it finished; through: newest replay ordinal it has seen. kind: "update" trains and publishes;
-    "compare" only estimates what is served and what was served before it on recent answers, and refuses what is served
-    if that is worse.
+    the process, 0 until it finished; through: newest replay ordinal it has seen.
     """
 
     number: int
@@ -82,7 +78,6 @@ class Update:
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     peak_mb: float = 0.0
-    kind: Kind = "update"
     state: State = State.TRAINING
     through: int = 0
 
@@ -124,8 +119,6 @@ class Update:
 
     def doing(self) -> str:
         """What the process does, in a sentence."""
-        if self.kind == "compare":
-            return "Comparing the served version with the one before."
         if self.state is State.JUDGING:
             return "Judging what was trained by answers it did not train on."
         if self.state is State.PUBLISHING:
@@ -146,7 +139,7 @@ class Job:
     drafter: its GGUF; fingerprint: of that file; replay: the store's file; table: the expansion table's; store: folder
     of the adapter versions; parent: name of the version served, None for the bare drafter; start: weights served, to
     begin with unless there is a candidate trained from them, None: an adapter that changes nothing; inherited:
-    conversations `start` was trained on. other: weights to compare with. gated: publish
+    conversations `start` was trained on. gated: publish
     only what is better than what is served; else every update. passes: over everything; least_steps: more passes while
     that makes fewer steps, for a handful moves nothing (after 40 answers: mathematics .44 accepted with 20 steps at
     least, .42 with 40, functions .25 and .27, for half the time). most_new: answers an update learns from at most,
@@ -161,7 +154,6 @@ class Job:
     store: str
     parent: str | None = None
     start: str | None = None
-    other: str | None = None
     inherited: tuple[str, ...] = ()
     through: int = 0
     loss: str = "projected"
@@ -199,24 +191,17 @@ def plan(
     update: Update, choice: Choice, settings: LearningSettings, replay: Path, table: Path, *, seed: int = 0,
     asked: bool = False,
 ) -> Job:  # fmt: skip
-    """An update of the served version (or of the one a new vocabulary starts warm from) by the answers behind it; or
-    a comparison of that version with what was served before it.
+    """An update of the served version (or of the one a new vocabulary starts warm from) by the answers behind it.
 
     table: as in `Job`. asked: somebody wants the update now, and waits.
     """
     from omnidraft.learning.adapters.versions import model_fingerprint  # brings numpy
 
     version = choice.version
-    job = Job(
+    return Job(
         update, str(choice.drafter), model_fingerprint(choice.drafter), str(replay), str(table),
         str(choice.learned_in.folder), loss=settings.loss, cpu_percent=settings.cpu_percent,
         start=str(version.weights) if version is not None else None,
-    )  # fmt: skip
-    if update.kind == "compare":
-        previous = choice.learned_in.previous()
-        return replace(job, other=str(previous.weights) if previous is not None else None)
-    return replace(
-        job,
         parent=version.name if version is not None and choice.origin == "own" else None,
         inherited=version.meta.chats if version is not None else (),
         through=choice.learned_in.through,
@@ -224,7 +209,7 @@ def plan(
         most_new=MOST_ASKED if asked else MOST_NEW,
         passes=PASSES_ASKED if asked else PASSES,
         least_steps=MORE_STEPS if asked or version is None else STEPS,
-    )
+    )  # fmt: skip
 
 
 def settle(store: AdapterStore, update: Update) -> None:
@@ -250,23 +235,13 @@ class Updates:
         self.forced = False
         self._choice: Choice | None = None  # what was served when the running one began
         self._failed_with = 0  # fresh answers there were when an update failed: it takes another interval to try again
-        self._compared: set[tuple] = set()
-        self._fallen = False  # whether the served version's own answers call for a comparison
-
-    def paired(self) -> None:
-        """Something else was loaded: what its predecessor's answers called for is not due."""
-        self._fallen = False
 
     # Due
 
-    def due(self, pairing: Pairing | None, settings: LearningSettings) -> Kind | None:
-        """What should be begun, whether or not it may begin now."""
-        if pairing is None or not settings.enabled or self._stores.refused:
-            return None
+    def due(self, settings: LearningSettings) -> bool:
+        """Whether an update should be begun, whether or not it may begin now."""
         needed = 1 if self.forced else settings.interval + self._failed_with
-        if self._stores.enough >= needed:
-            return "update"
-        return "compare" if self._fallen and pairing.choice.origin == "own" else None
+        return settings.enabled and not self._stores.refused and self._stores.enough >= needed
 
     def why_wait(self) -> str:
         """Why the hour has no room for what is due, in a sentence; "" if it has, or the user wants it now.
@@ -293,28 +268,17 @@ class Updates:
             f"{min(fresh, interval)} so far."
         )
 
-    def look_at(self, pairing: Pairing) -> None:
-        """Another answer was counted for the version served: does it accept less than the one before?"""
-        if (history := self._stores.history) is not None:
-            self._fallen |= history.has_fallen(pairing.choice, self._adapters, self._compared)
-
     # Training, judging, publishing: in the process
 
-    def begin(self, kind: Kind, pairing: Pairing, settings: LearningSettings, table: Path) -> Job:
-        """What the process has to do; an update is in the history from now on."""
+    def begin(self, pairing: Pairing, settings: LearningSettings, table: Path) -> Job:
+        """What the process has to do; the update is in the history from now on."""
         (replay, history), choice, asked = self._stores.files, pairing.choice, self.forced
-        now = State.TRAINING if kind == "update" else State.JUDGING
         update = Update(
             history.next_number(), time.time(), choice.drafter.stem, pairing.target, pairing.pair.target.fingerprint,
-            kind=kind, state=now,
         )  # fmt: skip
         job = plan(update, choice, settings, replay.path, table, seed=update.number, asked=asked)
-        self._choice = choice
-        if kind == "compare":
-            self._fallen = False
-        else:
-            self.forced = False
-            history.save(self._adapters.store_name(choice.learned_in), update)
+        self._choice, self.forced = choice, False
+        history.save(self._adapters.store_name(choice.learned_in), update)
         return job
 
     def follow(self, update: Update) -> None:
@@ -322,17 +286,11 @@ class Updates:
         self.running = update if update.ended is None else None
         if update.ended is None or self._choice is None:
             return
-        store = self._choice.learned_in
-        if update.kind == "compare" and update.outcome == "refused":
-            store.rollback(self._choice.learned)
-            why = "Rolled back: what was served before accepts more of the last answers."
-            self._add_reason(store, self._choice.learned, why)
-        elif update.kind == "update":
-            settle(store, update)
-            _, history = self._stores.files
-            history.save(self._adapters.store_name(store), update)
-            # What went wrong, or was ended from outside, would be so again at once.
-            self._failed_with = 0 if update.outcome in ("published", "refused") else self._stores.fresh
+        store, (_, history) = self._choice.learned_in, self._stores.files
+        settle(store, update)
+        history.save(self._adapters.store_name(store), update)
+        # What went wrong, or was ended from outside, would be so again at once.
+        self._failed_with = 0 if update.outcome in ("published", "refused") else self._stores.fresh
 
     def failed(self) -> None:
         """Something went wrong that would go wrong again at once."""
@@ -341,13 +299,8 @@ class Updates:
     def choose(self, now: Choice, version: str | None, warm: bool) -> str:
         """Serve what the user chose in place of what is served `now`. Returns a sentence."""
         chosen = now.learned_in.choose(version, warm)
-        if now.origin == "own":
+        if now.origin == "own" and self._stores.history is not None:
             why = f"Left by you for {chosen.name if chosen else 'what it learned elsewhere' if warm else 'none'}."
-            self._add_reason(now.learned_in, now.learned, why)
+            self._stores.history.add_reason(self._adapters.store_name(now.learned_in), now.learned.name, why)
         what = "What it learned for another vocabulary" if warm else "The drafter as it came"
         return f"{f'Version {chosen.number}' if chosen else what} is served from the next answer on."
-
-    def _add_reason(self, store: AdapterStore, version: Version, why: str) -> None:
-        log.info("%s: %s", version.name, why)
-        if self._stores.history is not None:
-            self._stores.history.add_reason(self._adapters.store_name(store), version.name, why)

@@ -1,4 +1,4 @@
-"""The adapter versions of one drafter for one target vocabulary (or shared by all): written whole, served, rolled back.
+"""The adapter versions of one drafter for one target vocabulary (or shared by all): written whole, served, chosen.
 
 A version is written into a temporary folder, flushed, renamed into place, and only then named by `current.json`, itself
 replaced atomically. Whatever is killed in between, the last good version is the one found. It knows nothing of torch.
@@ -118,7 +118,7 @@ KEPT = 5
 
 
 class AdapterStore:
-    """Versions in one folder. One writer at a time (the trainer); the app reads, rolls back and prunes."""
+    """Versions in one folder. One writer at a time (the trainer); the app reads, chooses and prunes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
@@ -156,16 +156,6 @@ class AdapterStore:
             return good[pointer.version]
         older = [v for v in good.values() if v.number < int(pointer.version[1:])]
         return older[-1] if older else None
-
-    def previous(self) -> Version | None:
-        """What `rollback` would serve."""
-        current = self.current()
-        return self._before(current) if current is not None else None
-
-    def _before(self, version: Version) -> Version | None:
-        good = [v for v in self.versions() if v.name not in self.pointer.rejected and v.number < version.number]
-        by_name = {v.name: v for v in good}
-        return by_name.get(version.meta.parent or "") or (good[-1] if version.meta.parent and good else None)
 
     @property
     def through(self) -> int:
@@ -206,22 +196,6 @@ class AdapterStore:
         """The answers up to this ordinal were trained on and nothing was published: wait for newer ones."""
         self._point(replace(self.pointer, through=max(through, self.pointer.through)))
 
-    def rollback(self, served: Version | None = None) -> Version | None:
-        """Serve what was served before `served` (None: the current version). It is never chosen again, nor is what was
-        built on it and perhaps not served yet. Returns what is served now."""
-        current = self.current()
-        if current is None:
-            return None
-        left = served or current
-        gone = [v.name for v in self.versions() if left.number <= v.number <= current.number]
-        pointer, previous = self.pointer, self._before(left)
-        rejected = tuple(dict.fromkeys([*pointer.rejected, left.name, *gone]))
-        through = max(pointer.through, left.meta.through, current.meta.through)
-        name = previous.name if previous else None
-        self._point(replace(pointer, version=name, rejected=rejected, through=through, warm=None))
-        drop_candidate(self.folder)  # of the version left, or, if its writer was killed, what that was made from
-        return previous
-
     def choose(self, version: str | None, warm: bool = False) -> Version | None:
         """Serve this version from now on, whatever was served or rejected before; without one the bare drafter, or
         `warm`: what was learned for another vocabulary. StorageError if there is no such version."""
@@ -248,7 +222,7 @@ class AdapterStore:
         """
         current, pointer = self.current(), self.pointer
         if current is not None and current.name != pointer.version:
-            self._point(replace(pointer, version=current.name))  # before the slow part: a rollback may come meanwhile
+            self._point(replace(pointer, version=current.name))  # before the slow part: another may be chosen meanwhile
         whole = self.versions()
         good = [v.name for v in whole if v.name not in pointer.rejected]
         kept = {*good[-KEPT:], current.name if current else ""}

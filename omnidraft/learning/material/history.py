@@ -1,4 +1,4 @@
-"""What updates did and how the versions fared: one SQLite file of numbers per profile, for plots and live rollback.
+"""What updates did and how the versions fared: one SQLite file of numbers per profile, for plots.
 
 Holds nothing of what was said: no text, no tokens, no conversation's name.
 """
@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from statistics import fmean, variance
 from typing import TYPE_CHECKING
 
 from omnidraft.errors import OmniDraftError
@@ -25,15 +24,12 @@ from omnidraft.storage.paths import ProfilePaths
 from omnidraft.storage.scratch import FileLock
 
 if TYPE_CHECKING:
-    from omnidraft.learning.adapters.serving import Adapters, Choice
+    pass
 
 log = logging.getLogger("omnidraft.learning")
 APPLICATION_ID = 0x4F44_4D31  # "ODM1" in the SQLite header
 KEPT_UPDATES, KEPT_ANSWERS = 2000, 50_000
-LIVE_ANSWERS = 50  # served by a version before its acceptance says something
 MOST_A_DAY = 500  # updates
-FEWEST_BEFORE = 10
-LEAST_FALL = 0.01
 
 MIGRATIONS: tuple[Migration, ...] = (
     (
@@ -154,13 +150,10 @@ class History:
             self._db.run(f"INSERT INTO served (store, {_COLUMNS}) VALUES (:store, {marks})", {"store": store, **values})
             self._db.run("DELETE FROM served WHERE id <= (SELECT max(id) FROM served) - ?", (KEPT_ANSWERS,))
 
-    def served(self, limit: int = 500, store: str | None = None, version: str | None = None) -> list[ServedAnswer]:
-        """The last `limit` answers, oldest first, of one store and version if given."""
-        of = {name: value for name, value in (("store", store), ("version", version)) if value is not None}
-        where = " AND ".join(f"{name} = :{name}" for name in of) or "1"
-        rows = self._db.all(
-            f"SELECT {_COLUMNS} FROM served WHERE {where} ORDER BY id DESC LIMIT :limit", {**of, "limit": limit}
-        )
+    def served(self, limit: int = 500, store: str | None = None) -> list[ServedAnswer]:
+        """The last `limit` answers, oldest first, of one store if given."""
+        of, values = ("WHERE store = ?", [store]) if store is not None else ("", [])
+        rows = self._db.all(f"SELECT {_COLUMNS} FROM served {of} ORDER BY id DESC LIMIT ?", [*values, limit])
         return [ServedAnswer(*row) for row in reversed(rows)]
 
     def live(self, store: str) -> dict[str, tuple[int, float | None]]:
@@ -170,33 +163,6 @@ class History:
             (store,),
         )
         return {version: (count, accepted / tested if tested else None) for version, count, accepted, tested in rows}
-
-    def has_fallen(self, choice: Choice, adapters: Adapters, looked: set[tuple]) -> bool:
-        """True once per `LIVE_ANSWERS` answers that accept clearly less than those of the version before.
-
-        That alone proves nothing, for the subjects may have changed: it is the occasion to compare both versions on the
-        same answers. looked: what was answered with True before; added to.
-        """
-        if choice.origin != "own":
-            return False
-        store, version = adapters.store_name(choice.learned_in), choice.learned.name
-        mine = self._acceptance(store, version)
-        if len(mine) < LIVE_ANSWERS:
-            return False
-        occasion = (store, version, self.live(store)[version][0] // LIVE_ANSWERS)
-        if occasion in looked:
-            return False
-        looked.add(occasion)
-        previous = choice.learned_in.previous()
-        before = self._acceptance(store, previous.name if previous else "")
-        if len(before) < FEWEST_BEFORE:
-            return False
-        error = (variance(mine) / len(mine) + variance(before) / len(before)) ** 0.5  # of the difference of the means
-        return fmean(before) - fmean(mine) > max(LEAST_FALL, error)
-
-    def _acceptance(self, store: str, version: str) -> list[float]:
-        """accepted / tested of every one of a version's last answers with something tested."""
-        return [a.accepted / a.tested for a in self.served(LIVE_ANSWERS, store, version) if a.tested]
 
 
 # The files learning keeps in a profile, while they are open: the replay, the history, and the right to write them.

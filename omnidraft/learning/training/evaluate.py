@@ -210,7 +210,7 @@ def judge(before: Mapping[str, Estimate], after: Mapping[str, Estimate]) -> Verd
     rise: a loop that is learned by heart does not pay for the others. Unseen answers may all be of one kind, so they
     alone cannot make up for any fall on those held out. What is refused is trained on (see `candidate`), so strictness
     costs little. This is a filter and no proof: one standard error lets through every sixth change that is none, and
-    more as the tokens of an answer are alike; a version that turns out worse is taken back by `compare`.
+    more as the tokens of an answer are alike.
     """
     changes = {name: after[name].combined - before[name].combined for name in after}
     everything = np.concatenate(list(changes.values())) if changes else np.zeros(0)

@@ -43,8 +43,7 @@ def does(job: Job) -> Iterator[Update]:
 
     began, update = time.perf_counter(), job.update
     try:
-        run = worker.compare if update.kind == "compare" else worker.update
-        for update in run(job):
+        for update in worker.update(job):
             yield update
     except OmniDraftError as error:
         yield update.said("failed", str(error))

@@ -30,11 +30,6 @@ from omnidraft.learning.update import MORE_STEPS, Job, State, Update
 from omnidraft.storage.files import pack_arrays
 from omnidraft.storage.vault import vault_of
 
-# Which of two versions serves the newest answers better: what a live rollback is decided on.
-
-
-COMPARED = 50  # recent answers
-
 
 class Throttle:
     """Keeps the processor's share of the time at `duty` by sleeping after each piece of work."""
@@ -49,30 +44,13 @@ class Throttle:
         self._spent = time.process_time()
 
 
-def compare(job: Job) -> Iterator[Update]:
-    """Estimate the served version (`start`) and the one before it (`other`) on the newest answers, held out or not.
-
-    Training answers count too: neither version is spared them, and the question is which serves the present better.
-    """
-    answers = StoredAnswers(job)
-    throttle, found = Throttle(job.duty), []
-    slices = {"new": answers.windows(sorted(answers.index)[-COMPARED:])}
-    for path in (job.start, job.other):
-        found.append(estimates_with(job, path, slices))
-        throttle.rest()
-    served, other = found
-    verdict = judge(served, other)
-    now = replace(job.update, before=means(served), after=means(other))
-    yield now.said("refused" if verdict.accepted else "published", verdict.reason)
-
-
-def estimates_with(job: Job, path: str | None, slices: Mapping[str, Answers]) -> dict[str, Estimate]:
-    """Estimates of the drafter with the weights at `path`, None: bare."""
-    weights = read_weights(Path(path)) if path is not None else {}
+def served_drafter(job: Job) -> TorchDrafter:
+    """What the update has to be better than."""
+    weights = read_weights(Path(job.start)) if job.start is not None else {}
     drafter = untrained_drafter(job, rank_of(weights) or job.rank)
     if weights:
         drafter.load_weights(weights)
-    return estimates(drafter, slices)
+    return drafter
 
 
 def untrained_drafter(job: Job, rank: int) -> TorchDrafter:
@@ -166,7 +144,7 @@ def _train(job: Job, material: Material, now: Update) -> Generator[Update, None,
     """Train from the candidate, or from what is served; estimates before and after it."""
     throttle = Throttle(job.duty)
     slices = {**material.held_out, "unseen": material.unseen} if material.unseen else material.held_out
-    before = estimates_with(job, job.start, slices)
+    before = estimates(served_drafter(job), slices)
     now = replace(now, before=means({name: before[name] for name in material.held_out}))
     yield now
     drafter = untrained_drafter(job, job.rank)

@@ -1,4 +1,6 @@
-"""The store of versions: numbers are used once; going back leaves what was built on the version left behind, too."""
+"""The store of versions: numbers are used once; what was rolled back by an earlier program is served if chosen."""
+
+from dataclasses import replace
 
 import pytest
 
@@ -6,7 +8,7 @@ from omnidraft.errors import StorageError
 from omnidraft.learning.adapters import serving
 from omnidraft.learning.adapters.serving import Adapters
 from omnidraft.learning.adapters.store import AdapterStore
-from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, Version
+from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, Version, write_pointer
 from tests.learning.making import made
 
 
@@ -30,44 +32,12 @@ def test_a_forgotten_versions_number_is_not_used_again(store):
     assert AdapterStore(store.folder).current().name == "v000003"
 
 
-def test_going_back_from_the_served_version_rejects_one_published_since(store):
-    published(store)
-    served = published(store)
-    pending = published(store)  # not served yet: its merged file is still being written
-    assert store.rollback(served).name == "v000001"
-    assert set(store.pointer.rejected) == {served.name, pending.name}
-    assert store.current().name == "v000001"
-    assert store.rollback() is None
-    assert store.rollback() is None
-    assert store.current() is None
-    assert published(store).name == "v000004"
-
-
-def test_any_version_can_be_chosen_forward_too(store):
-    first, second, third = (published(store).name for _ in range(3))
-    assert store.rollback().name == second
-    assert store.choose(first).name == first
-    assert store.current().name == first
-    assert store.choose(third).name == third, "though it was left before"
-    assert store.pointer.rejected == ()
-    assert AdapterStore(store.folder).current().name == third
-    with pytest.raises(StorageError, match="not there any more"):
-        store.choose("v000099")
-    assert published(store).meta.parent == third
-
-
-def test_the_start_can_be_chosen_and_stays_until_something_is_published(store):
-    published(store)
-    for warm in (True, False):
-        assert store.choose(None, warm) is None
-        assert (store.current(), store.starts_warm) == (None, warm)
-        assert AdapterStore(store.folder).starts_warm is warm
-    store.choose("v000001")
-    store.choose(None, True)
-    store.choose("v000001")
-    assert store.rollback() is None
-    assert not store.starts_warm, "what was rejected was perhaps made from it"
-    assert store.current() is None
+def test_what_an_earlier_program_rolled_back_serves_only_if_it_is_chosen(store):
+    first, second = published(store), published(store)
+    write_pointer(store.folder, replace(store.pointer, version=first.name, rejected=(second.name,)))
+    assert AdapterStore(store.folder).current().name == first.name
+    store.choose(second.name)
+    assert (store.current().name, store.pointer.rejected) == (second.name, ())
 
 
 def test_drafter_and_adapter_serve_apart_where_they_cannot_be_written_as_one_file(tmp_path, drafter, monkeypatch):

@@ -14,7 +14,6 @@ from omnidraft.learning.material.replay import ExpansionTable, ReplayStore
 from omnidraft.learning.training import evaluate, frozen
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import standard_error
-from omnidraft.learning.training.process_main import does
 from omnidraft.learning.training.teaching import windows
 from omnidraft.learning.update import State
 from tests.learning.world import World
@@ -195,12 +194,3 @@ def test_another_rank_begins_anew_and_must_beat_what_is_served(trained):
     assert answers == len(trained.records)
     assert result.outcome == "refused"
     assert trained.store.current().name == before.name
-
-
-@pytest.mark.slow
-def test_comparing_says_which_version_serves_the_last_answers_better(trained):
-    good = str(trained.store.current().weights)
-    for start, other, better in ((good, None, False), (None, good, True)):
-        update = dataclasses.replace(trained.job.update, kind="compare")
-        *_, found = does(dataclasses.replace(trained.job, update=update, start=start, other=other))
-        assert found.outcome == ("refused" if better else "published")
