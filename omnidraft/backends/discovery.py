@@ -67,9 +67,9 @@ def _hugging_face(cache: Path) -> Iterator[tuple[Path, str | None]]:
     for repository in sorted(cache.glob("models--*")):
         revisions = [path for path in (repository / "snapshots").glob("*") if path.is_dir()]
         if revisions:
-            main = _text(repository / "refs" / "main")
-            chosen = next((r for r in revisions if r.name == main), max(revisions, key=_changed))
-            yield chosen, repository.name.removeprefix("models--").replace("--", "/")
+            main, newest = _text(repository / "refs" / "main"), max(revisions, key=lambda path: path.stat().st_mtime)
+            name = repository.name.removeprefix("models--").replace("--", "/")
+            yield next((one for one in revisions if one.name == main), newest), name
 
 
 def _ollama(folder: Path) -> Iterator[tuple[Path, str]]:
@@ -86,10 +86,6 @@ def _ollama(folder: Path) -> Iterator[tuple[Path, str]]:
             blob = folder / "blobs" / str(digest).replace(":", "-")
             if blob.parent == folder / "blobs" and blob.is_file():
                 yield blob, f"{shown}:{tag}"
-
-
-def _changed(path: Path) -> float:
-    return path.stat().st_mtime
 
 
 def _text(path: Path) -> str:

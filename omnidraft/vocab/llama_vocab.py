@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 from llama_cpp import llama_cpp as api
@@ -39,13 +38,8 @@ class _Own(threading.local):
         self.since = 0
 
 
-class _Line(NamedTuple):
-    number: int
-    text: str
-
-
 _own = _Own()
-_errors: deque[_Line] = deque(maxlen=_MOST)  # of all threads: llama.cpp computes in threads of its own
+_errors: deque[tuple[int, str]] = deque(maxlen=_MOST)  # numbered, of all threads: llama.cpp has threads of its own
 _numbers = itertools.count(1)
 _recording: list[str] | None = None
 
@@ -56,18 +50,14 @@ def _remember_errors(level: int, text: bytes, _user_data: object) -> None:
         _recording.append(text.decode("utf-8", "replace"))
     if level == _ERROR_LEVEL and text:
         line = text.decode("utf-8", "replace").strip()
-        _errors.append(_Line(next(_numbers), line))
+        _errors.append((next(_numbers), line))
         if len(_own.lines) < _MOST:
             _own.lines.append(line)
 
 
-def silence() -> None:
-    """Send llama.cpp's log to this module instead of stderr; again each time, lest another callback be in its place."""
-    api.llama_log_set(_remember_errors, ctypes.c_void_p(0))
-
-
-def keep_log_of(set_callback: Callable[..., None]) -> None:
-    """Send the log of a library that comes with llama.cpp here as well. set_callback: how that library is told."""
+def silence(set_callback: Callable[..., None] = api.llama_log_set) -> None:
+    """Send llama.cpp's log to this module instead of stderr; again each time, lest another callback be in its place.
+    set_callback: how a library is told that comes with it."""
     set_callback(_remember_errors, ctypes.c_void_p(0))
 
 
@@ -83,7 +73,7 @@ def first_error() -> str:
     Lines of other threads explain only what this one has no line for: llama.cpp computes in threads of its own, but
     models may also be loaded in several threads at once, and then push out each other's lines.
     """
-    others = [line.text for line in list(_errors) if line.number > _own.since]
+    others = [line for number, line in list(_errors) if number > _own.since]
     for line in [*_own.lines, *others]:
         function, _, rest = line.partition(": ")
         reason = (rest if "_" in function else line).removeprefix("error loading model: ")
@@ -124,18 +114,13 @@ def read_gguf_vocabulary(path: str | Path) -> Vocabulary:
     if not model:
         reason = first_error() or "llama.cpp gives no reason"
         raise ModelError(f"{path} cannot be loaded: it is no GGUF file, damaged or of an unsupported kind ({reason}).")
-    return read_model(model, _OwnedModel(model))
-
-
-def read_model(model: ctypes.c_void_p, keep_alive: Any) -> Vocabulary:
-    """The vocabulary of a loaded model; `keep_alive` lives as long as the vocabulary can tokenize."""
-    silence()
     vocab = api.llama_model_get_vocab(model)
     kind = api.llama_vocab_type(vocab)
     size = api.llama_vocab_n_tokens(vocab)
+    tokenizer = LlamaTokenizer(vocab, kind in _WORD_MARKING)
+    weakref.finalize(tokenizer, api.llama_model_free, model)
     if kind == api.LLAMA_VOCAB_TYPE_NONE or size <= 0:
-        raise ModelError("This model file holds no vocabulary.")
-    tokenizer = LlamaTokenizer(vocab, kind in _WORD_MARKING, keep_alive)
+        raise ModelError(f"{path} holds no vocabulary.")
     reader = _Reader(vocab, size, tokenizer)
     texts = {token: reader.text(token) for token in reader.tokens_of(TokenKind.CONTROL)}
     ends = {texts[token]: token for token in sorted(reader.eog, reverse=True) if token in texts}
@@ -156,10 +141,9 @@ def read_model(model: ctypes.c_void_p, keep_alive: Any) -> Vocabulary:
 class LlamaTokenizer:
     """llama_tokenize with buffers of its own per thread (ctypes releases the interpreter lock while it runs)."""
 
-    def __init__(self, vocab: ctypes.c_void_p, marks_words: bool, keep_alive: Any):
+    def __init__(self, vocab: ctypes.c_void_p, marks_words: bool):
         self.marks_words = marks_words
         self._vocab = vocab
-        self._keep_alive = keep_alive
         self._local = threading.local()
 
     def tokenize(self, data: bytes) -> list[int]:
@@ -183,13 +167,6 @@ class LlamaTokenizer:
             buffer = (ctypes.c_int32 * (1 << max(10, length.bit_length())))()
             self._local.buffer = buffer
         return buffer
-
-
-class _OwnedModel:
-    """Frees a model that this module loaded as soon as nothing can tokenize with it any more."""
-
-    def __init__(self, model: ctypes.c_void_p):
-        weakref.finalize(self, api.llama_model_free, model)
 
 
 class _Reader:

@@ -110,14 +110,16 @@ class NgramCache:
             entry.key = entry.hits + self._age
             entry.note(source)
             self._order.place(entry)
-            self._mark_changed(target_id)
+            self._changed.add(target_id)
+            self._gone.discard(target_id)
 
     def commit(self) -> None:
         """Write what changed since the last commit in one transaction. StorageError if it cannot be written."""
         with self._lock:
             if self._store is None or not (self._changed or self._gone):
                 return
-            rows = [(token, self._row(self._entries[token])) for token in self._changed]
+            changed = [(self._entries[token], list(self.pair.expansions[token])) for token in self._changed]
+            rows = [(e.target_id, [e.hits, e.last_use, e.key, pieces, e.sources]) for e, pieces in changed]
             self._store.write(rows, self._gone, {"age": self._age})
             self._changed.clear()
             self._gone.clear()
@@ -236,10 +238,6 @@ class NgramCache:
         if not entry.seeded:
             self._gone.add(target_id)
 
-    def _mark_changed(self, target_id: int) -> None:
-        self._changed.add(target_id)
-        self._gone.discard(target_id)
-
     def _canonical(self, target_id: int) -> int:
         """The preferred one of several target ids with the same bytes: they would share one expansion."""
         return self.pair.target.by_bytes.get(self.pair.target.pieces[target_id], target_id)
@@ -251,9 +249,6 @@ class NgramCache:
 
     def _size(self, target_id: int) -> int:
         return ENTRY_BYTES + PIECE_BYTES * len(self.pair.expansions[target_id])
-
-    def _row(self, entry: Entry) -> list:
-        return [entry.hits, entry.last_use, entry.key, list(self.pair.expansions[entry.target_id]), entry.sources]
 
     def _load(self) -> None:
         if self._store is None:

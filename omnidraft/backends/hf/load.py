@@ -7,7 +7,6 @@ torch and transformers are imported when the first folder is opened, not before.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,16 +19,6 @@ from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.hf.folder import check_room, folder_estimate, state_layers
 from omnidraft.backends.llama.sizes import available_bytes, give_back
 from omnidraft.errors import ModelError, first_line
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """model: a transformers model in evaluation mode; cache: its empty KV cache; rows and inputs: logits, known ids."""
-
-    model: Any
-    cache: Any
-    rows: int
-    inputs: int
 
 
 def choose_device(wanted: str) -> str:
@@ -64,8 +53,8 @@ def choose_dtype(info: ModelInfo, device: str, wanted: str, n_ctx: int) -> str:
     return "float32" if fits or info.quantization not in ("BF16", "F16") else "bfloat16"
 
 
-def load(info: ModelInfo, device: str, dtype: str, threads: int, n_ctx: int, spare: int = 0) -> Loaded:
-    """The model on `device`, ready for passes; ModelError in one sentence if it cannot serve."""
+def load(info: ModelInfo, device: str, dtype: str, threads: int, n_ctx: int) -> Any:
+    """A transformers model on `device`, ready for passes; ModelError in one sentence if it cannot serve."""
     import transformers
 
     torch.set_num_threads(threads)
@@ -75,7 +64,7 @@ def load(info: ModelInfo, device: str, dtype: str, threads: int, n_ctx: int, spa
     free = torch.cuda.mem_get_info(device)[0] if device.startswith("cuda") else available_bytes()
     check_room(info, device, dtype, n_ctx, free)
     try:
-        return _prepared(_read(info, dtype, loader), device, n_ctx + spare, state_layers(info.path))
+        return _prepared(_read(info, dtype, loader), device)
     except ModelError:
         raise
     except Exception as error:  # the libraries raise anything for a faulty file
@@ -94,16 +83,14 @@ def _read(info: ModelInfo, dtype: str, loader: Any) -> Any:
     return model.eval()
 
 
-def _prepared(model: Any, device: str, n_ctx: int, states: list[bool]) -> Loaded:
-    rows = model.get_output_embeddings().weight.shape[0]
-    inputs = model.get_input_embeddings().weight.shape[0]
+def _prepared(model: Any, device: str) -> Any:
     model = model.to(device)
     if device == "cpu":
         pack_linears(model)
         for parameter in model.parameters():  # what is left are views into the mapped file, which they keep mapped
             parameter.data = parameter.data.clone()
         give_back()
-    return Loaded(model, CuttableCache(n_ctx, states), rows, inputs)
+    return model
 
 
 def _loader(info: ModelInfo, transformers: Any) -> Any:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ import torch
 from omnidraft.backends.base import N_BATCH, Aborted
 from omnidraft.backends.gguf.file import ModelInfo, context_length
 from omnidraft.backends.hf.folder import read_folder, state_layers
-from omnidraft.backends.hf.load import choose_device, choose_dtype, load
+from omnidraft.backends.hf.load import CuttableCache, choose_device, choose_dtype, load
 from omnidraft.backends.llama.rewind import Rewinder
 from omnidraft.backends.llama.sizes import give_back
 from omnidraft.errors import ModelError, first_line
@@ -57,14 +58,15 @@ class HfTarget:
         self._lock = threading.Lock()
         self._abort = threading.Event()
         most = settings.threads or physical_cores()
-        has_state = bool(state_layers(info.path))
+        states = state_layers(info.path)
         bits = settings.exact == "bits"
-        self._padded = bits and not has_state
+        self._padded = bits and not states
         self.widest = _ONE_WIDTH if self._padded else 1 if bits else self.n_ctx
         self._threads = ThreadChoice(most, least=most if self._padded else settings.threads or 1)
-        loaded = load(info, self.device, self.dtype, most, self.n_ctx, _ONE_WIDTH * self._padded)
-        self._model, self._cache, self._rows, self._inputs = loaded.model, loaded.cache, loaded.rows, loaded.inputs
-        self._rewinder = Rewinder(self._cache, "replay" if has_state else "cut")
+        self._model = load(info, self.device, self.dtype, most, self.n_ctx)
+        self._inputs = self._model.get_input_embeddings().weight.shape[0]
+        self._cache: Any = CuttableCache(self.n_ctx + _ONE_WIDTH * self._padded, states)
+        self._rewinder = Rewinder(self._cache, "replay" if states else "cut")
         try:
             self._watch_layers()
             self._check_cut()
@@ -150,7 +152,7 @@ class HfTarget:
                 else:
                     self._model.base_model(given, past_key_values=self._cache, use_cache=True)
                     getattr(torch, self.device.partition(":")[0]).synchronize()  # logits would wait by themselves
-                    logits = np.empty((0, self._rows), np.float32)
+                    logits = np.empty((0, self.vocabulary.size), np.float32)
         except RuntimeError as error:
             self._take_back(held)
             raise ModelError(f"{self.name} could not compute: {first_line(error)}.") from error

@@ -72,7 +72,7 @@ class Eyes:
         self._next = FIRST
         self._ids: OrderedDict[str, list[int]] = OrderedDict()  # of pictures, by their content; the oldest first
         self._stretches: dict[int, _Stretch] = {}  # by their first id
-        llama_vocab.keep_log_of(library.mtmd_helper_log_set)
+        llama_vocab.silence(library.mtmd_helper_log_set)
         begin_call()
         parameters = library.mtmd_context_params_default()
         parameters.n_threads = threads
