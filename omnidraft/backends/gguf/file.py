@@ -183,8 +183,9 @@ def _further_parts(header: GgufHeader) -> list[Path]:
     return parts
 
 
-def data_end(header: GgufHeader) -> int:
-    """Where in the file the last tensor ends. ModelError for a type or shape that cannot be."""
+def _check_tensor_data(header: GgufHeader) -> None:
+    """Every tensor's type known, its shape possible and its bytes inside the file: llama.cpp maps the file trusting all
+    of that."""
     end = 0
     for name, tensor in header.tensors.items():
         layout = type_layout(tensor.type)
@@ -196,14 +197,8 @@ def data_end(header: GgufHeader) -> int:
         block, size = layout
         if 0 in tensor.shape or tensor.shape[0] % block:
             raise ModelError(f"{header.path} is damaged: {name} has the impossible shape {tensor.shape}.")
-        end = max(end, tensor.offset + tensor.elements // block * size)
-    return header.data_start + end
-
-
-def _check_tensor_data(header: GgufHeader) -> None:
-    """Every tensor's type known and its bytes inside the file: llama.cpp maps the file trusting both."""
-    end = data_end(header)
-    if header.tensors and end > header.file_size:
+        end = max(end, header.data_start + tensor.offset + tensor.elements // block * size)
+    if end > header.file_size:
         raise ModelError(
             f"{header.path} is cut short: it has {header.file_size:,} bytes of {end:,}; download or copy it again."
         )
