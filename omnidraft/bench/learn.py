@@ -30,8 +30,8 @@ from omnidraft.lab import statistics as stats
 from omnidraft.learning.adapters.versions import can_merge, write_merged
 from omnidraft.learning.material.record import CAPTURE, Answered, Record, decode, encode, record_of
 from omnidraft.learning.material.replay import ExpansionTable
-from omnidraft.learning.training.stream import StreamLearner, quiet_torch
-from omnidraft.learning.training_process import TrainingProcess
+from omnidraft.learning.training.process import TrainingProcess
+from omnidraft.learning.training.stream import StreamLearner
 from omnidraft.learning.update import Update
 from omnidraft.settings.config import CacheSettings, DraftSettings, LearningSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab.ngram_cache import NgramCache
@@ -69,7 +69,6 @@ def results(plan: Learn, work: Work) -> Iterator[Cell]:
     """Every stream under every condition."""
     if unknown := [loss for loss in plan.loss if loss not in LOSSES]:
         raise SettingsError(f"There is no loss {unknown[0]}; known are {', '.join(LOSSES)}.")
-    quiet_torch(plan.threads)
     for seed in range(plan.seeds):
         for name in plan.target or (None,):
             target = choose_target(name, work.home)

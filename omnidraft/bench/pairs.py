@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -57,7 +57,7 @@ class Frozen(Translator):
         pass
 
 
-class Pair:
+class Pair(AbstractContextManager):
     """Close it. pair: the map of the two vocabularies."""
 
     def __init__(self, home: DataHome, target: Path, drafter: Path, model: ModelSettings) -> None:
@@ -110,9 +110,6 @@ class Pair:
 
     def close(self) -> None:
         self._closing.close()
-
-    def __enter__(self) -> Pair:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -48,6 +48,9 @@ from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 # and as ids of the target.
 
 
+N_CTX = 1024
+
+
 @dataclass(frozen=True, slots=True)
 class Models:
     """What every program is given."""
@@ -55,7 +58,6 @@ class Models:
     target: Path
     drafter: Path
     threads: int
-    n_ctx: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ class Ours:
     exact = True
 
     def __init__(self, home: DataHome, models: Models) -> None:
-        settings = ModelSettings(threads=models.threads, n_ctx=models.n_ctx)
+        settings = ModelSettings(threads=models.threads, n_ctx=N_CTX)
         self._pair = Pair(home, models.target, models.drafter, settings)
 
     def answer(self, way: str, messages: Sequence[Message], _ids: Sequence[int], sampling: SamplingSettings) -> Answer:
@@ -179,7 +181,7 @@ class LlamaServer:
         if not program.is_file():
             raise ModelError(f"llama.cpp's server is not at {program}; docs/measurements.md says how to build it.")
         wanted = {PLAIN: ["--spec-type", "none"]} | COPYING
-        base = ["-m", str(models.target), "-t", str(models.threads), "-c", str(models.n_ctx), "-np", "1"]
+        base = ["-m", str(models.target), "-t", str(models.threads), "-c", str(N_CTX), "-np", "1"]
         with ExitStack() as opening:
             self._servers = {
                 way: opening.enter_context(closing(Server(program, [*base, *arguments])))
@@ -220,7 +222,6 @@ Program = Ours | LlamaServer
 
 
 ENOUGH, LONG = 8, 31  # answers that a cell needs of so many counted tokens
-N_CTX = 1024
 NAMES = {"server": "llama.cpp server", "ours": "omnidraft"}
 _WARM_UP_TOKENS = 12
 _LATER = ("target", "tasks", "temperature", "peers", "threads", "server")
@@ -233,7 +234,7 @@ def run(plan: Peers, work: Work) -> Iterator[Report]:
         raise SettingsError(f"There is no peer {unknown[0]}; known are {', '.join(PEERS)}.")
     target = choose_target(plan.target, work.home)
     drafter = need_drafter(plan.drafter, work.home, target)
-    models = Models(target, drafter, plan.threads or physical_cores(), N_CTX)
+    models = Models(target, drafter, plan.threads or physical_cores())
     server = Path(plan.server) if plan.server else work.home.cache / "peers" / "llama-server"
     known: dict[str, Opening] = {
         "server": partial(LlamaServer, models, server),

@@ -93,7 +93,6 @@ def measured(plain: Sequence[Trace], found: Sequence[Trace]) -> dict[str, Any]:
         "speedup": speedup.mean, "speedup_ci": (speedup.low, speedup.high),
         "speedup_median": stats.median(stats.each(plain, found)).mean,
         "end_to_end_speedup": whole.mean, "end_to_end_ci": (whole.low, whole.high),
-        "drafted_per_pass": sum(r.drafted for r in rounds) / len(rounds),
         "answers": len(found), "same": runner.same_ids(plain, found),
         "long": sum(t.tokens >= 32 for t in found),
         "degenerate": sum(t.degenerate for t in found),

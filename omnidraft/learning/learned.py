@@ -100,17 +100,16 @@ class Learned:
         """Everything at a glance. version: of what is told."""
         learner, stores = self._learner, self._learner.stores
         state, reason = self._state()
-        running = learner.updates.running
         choice = learner.pairing.choice if learner.pairing is not None else None
-        pid = learner.process.pid if running is not None else None
+        pid = learner.process.pid
         return Status(
             version=version, state=state, reason=reason, waiting=stores.fresh, interval=learner.settings().interval,
-            held=learner.held, update=running,
-            last=learner.last, served=choice.version.name if choice is not None and choice.version else None,
+            held=learner.held, update=learner.updates.running, last=learner.last,
+            served=choice.version.name if choice is not None and choice.version else None,
             origin=choice.origin if choice is not None else "none",
-            merged=choice is not None and choice.merged is not None, pid=pid,
-            memory_mb=_memory(pid), replay_answers=stores.answers, replay_tokens=stores.tokens,
-            replay_bytes=stores.bytes, replay_limit=int(LIMIT_MB * 1e6), day_seconds=stores.day_seconds,
+            merged=choice is not None and choice.merged is not None, pid=pid, memory_mb=_memory(pid),
+            replay_answers=stores.answers, replay_tokens=stores.tokens, replay_bytes=stores.bytes,
+            replay_limit=int(LIMIT_MB * 1e6), day_seconds=stores.day_seconds,
         )  # fmt: skip
 
     def _state(self) -> tuple[Literal["off", "unavailable", "idle", "training", "paused"], str]:

@@ -24,7 +24,7 @@ from omnidraft.learning.learned import Learned, Status
 from omnidraft.learning.material.history import OpenStores
 from omnidraft.learning.material.record import Answered, Pairing
 from omnidraft.learning.material.replay import table_file
-from omnidraft.learning.training_process import TrainingProcess
+from omnidraft.learning.training.process import TrainingProcess
 from omnidraft.learning.update import State, Update, Updates
 from omnidraft.settings.config import LearningSettings
 from omnidraft.storage.paths import ProfilePaths

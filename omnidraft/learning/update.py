@@ -2,7 +2,7 @@
 
 IDLE: answers are stored (`learner`, `material.history`). DUE: enough are new (`Updates.due`); it waits for a quiet
 moment and for the machine (`learner`), and for room in the hour (`Updates.why_wait`). TRAINING: `plan` says what is
-wanted, and the training process does it (`training_process`, `training.process_main`): answers are selected
+wanted, and the training process does it (`training.process`): answers are selected
 (`material.replay`), the drafter learns from them (`training.worker`, `training.steps`). JUDGING: what came of it is
 held against what is served, on answers that nobody trains on (`training.evaluate`: the gate). PUBLISHING: a version is
 written (`adapters.store`), which the assistant takes up at the next quiet moment; what was refused is kept to go on
@@ -178,13 +178,8 @@ class Job:
 
     @property
     def threads(self) -> int:
-        """Torch threads that stay inside the budget when they all work."""
+        """Torch threads that stay inside the budget when they all work; one at least."""
         return max(1, int(physical_cores() * self.cpu_percent / 100))
-
-    @property
-    def duty(self) -> float:
-        """Share of the time those threads may work: less than 1 only if the budget is below one core."""
-        return min(1.0, physical_cores() * self.cpu_percent / 100 / self.threads)
 
 
 def plan(

@@ -261,7 +261,7 @@ class LearningSettings:
         expert=True,
     )
     interval: int = integer(16, 1, 10_000, "Train after this many new answers.", expert=True)
-    cpu_percent: int = integer(50, 1, 100, "Most processor time the training may take, in percent.")
+    cpu_percent: int = integer(50, 1, 100, "Share of the processor's cores for training, in percent; one at least.")
 
     def __post_init__(self) -> None:
         check(self, "learning.")

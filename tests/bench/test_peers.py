@@ -74,7 +74,7 @@ class Fake:
 
 def asked(plan: Peers, folder: Path, peers: dict) -> Report:
     work = Work(DataHome(folder), Cells(folder / "cells"), lambda _line: None)
-    return list(compared(plan, work, Models(Path(plan.target), Path(plan.drafter), 1, 64), peers))[-1]
+    return list(compared(plan, work, Models(Path(plan.target), Path(plan.drafter), 1), peers))[-1]
 
 
 def test_ways_are_held_against_their_own_plain_decoding_and_the_first_programs(plan, tmp_path):
@@ -134,7 +134,7 @@ def program(tmp_path):
 
 
 def test_the_server_is_asked_in_ids_and_believed_about_its_times(program):
-    peer = LlamaServer(Models(Path("target"), Path("drafter"), 1, 64), program)
+    peer = LlamaServer(Models(Path("target"), Path("drafter"), 1), program)
     try:
         assert peer.ways == (PLAIN, "ngram-simple", "ngram-mod")
         question = ([], [1, 2], SamplingSettings(temperature=0.0, seed=3, max_tokens=5))
@@ -151,7 +151,7 @@ def test_a_server_that_ends_at_once_is_an_error_in_a_sentence(tmp_path):
     path.write_text("#!/bin/sh\necho error: unknown model >&2\nexit 1\n")
     path.chmod(0o700)
     with pytest.raises(ModelError, match="unknown model"):
-        LlamaServer(Models(Path("target"), Path("drafter"), 1, 64), path)
+        LlamaServer(Models(Path("target"), Path("drafter"), 1), path)
 
 
 # The real ones

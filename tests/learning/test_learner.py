@@ -98,7 +98,7 @@ def test_what_was_forgotten_is_in_no_file_and_no_version(taught, home):
     """After the tests above, so that everything has been written that ever will be."""
     chat = taught.secret
     (meta,) = taught.profile.adapters.glob("*/*/v000001/meta.json")
-    with ReplayStore(taught.profile.replay, read_only=True) as replay:
+    with ReplayStore(taught.profile.replay) as replay:
         (record,) = [encode(replay.get(o)) for o, a in replay.answers.items() if a.chat == chat]
     assert chat in meta.read_text()
     assert {f.name.partition("-")[0] for f in holding(home, SECRET, chat, record)} >= {"chats.sqlite", "replay.sqlite"}

@@ -8,10 +8,9 @@ from queue import SimpleQueue
 import psutil
 import pytest
 
-from omnidraft.learning import training_process
 from omnidraft.learning.adapters.store import AdapterStore
-from omnidraft.learning.training.process_main import does
-from omnidraft.learning.training_process import TrainingProcess
+from omnidraft.learning.training import process as both_sides
+from omnidraft.learning.training.process import TrainingProcess, does
 from omnidraft.learning.update import Job, Update
 
 JOB = Job(Update(1, 0.0, "d", "seeded", "v"), "d.gguf", "f", "r.sqlite", "t.npz", "store")
@@ -19,7 +18,7 @@ JOB = Job(Update(1, 0.0, "d", "seeded", "v"), "d.gguf", "f", "r.sqlite", "t.npz"
 
 @pytest.fixture
 def fake(monkeypatch):
-    monkeypatch.setattr(training_process, "MODULE", "tests.learning.fake_trainer")
+    monkeypatch.setattr(both_sides, "MODULE", "tests.learning.fake_trainer")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ExpansionTable, ReplayStore
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import Estimate, estimates
-from omnidraft.learning.training.process_main import does
+from omnidraft.learning.training.process import does
 from omnidraft.learning.training.teaching import windows
 from omnidraft.learning.update import Job, Update, settle
 

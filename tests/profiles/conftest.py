@@ -91,7 +91,7 @@ def contents(paths, pair):
     """What the packages find in a profile, for comparing a copy with its original."""
     with ChatStore(paths.chats) as store:
         chats = [store.snapshot(chat.id) for chat in store.conversations()]
-    with ReplayStore(paths.replay, read_only=True) as replay:
+    with ReplayStore(paths.replay) as replay:
         answers, last = dict(replay.answers), replay.get(max(replay.answers)).ids.tolist()
     cache = NgramCache.open(paths.ngrams, pair, SETTINGS.cache)
     ngrams = (len(cache), cache.top(20))

@@ -85,7 +85,7 @@ def test_what_one_does_on_the_learning_page_stays_there(people, hers):
     seen = ada.arrive("learning")
     assert 'data-state=\\"paused' not in seen
     assert f"{SECRET} asks" in seen
-    with ReplayStore(hers.replay, read_only=True) as replay:
+    with ReplayStore(hers.replay) as replay:
         assert len(replay.answers) == 1
 
 

@@ -54,10 +54,8 @@ class Choice:
         """One sentence if something was set aside, else nothing."""
         if not self.aside:
             return []
-        which = f"Version {self.aside[0]}" if len(self.aside) == 1 else f"Versions {', '.join(self.aside)}"
-        were = "was" if len(self.aside) == 1 else "were"
         instead = f"version {self.version.name} drafts" if self.version else "the drafter drafts as it came"
-        return [f"{which} of what the drafter learned cannot be used and {were} set aside; {instead}."]
+        return [f"What the drafter learned as {', '.join(self.aside)} cannot be used and was set aside; {instead}."]
 
     @property
     def learned_in(self) -> AdapterStore:

@@ -32,34 +32,20 @@ KEPT_UPDATES, KEPT_ANSWERS = 2000, 50_000
 MOST_A_DAY = 500  # updates
 
 MIGRATIONS: tuple[Migration, ...] = (
-    (
-        "updates and served answers",
-        """
+    ("updates and served answers", """
         CREATE TABLE updates (number INTEGER PRIMARY KEY, store TEXT NOT NULL, version TEXT, facts TEXT NOT NULL);
         CREATE TABLE served (
-            id INTEGER PRIMARY KEY,
-            store TEXT NOT NULL,
-            version TEXT NOT NULL,
-            time REAL NOT NULL,
-            target TEXT NOT NULL,
-            tokens INTEGER NOT NULL,
-            passes INTEGER NOT NULL,
-            proposed INTEGER NOT NULL,
-            tested INTEGER NOT NULL,
-            accepted INTEGER NOT NULL,
-            seconds REAL NOT NULL
+            id INTEGER PRIMARY KEY, store TEXT NOT NULL, version TEXT NOT NULL, time REAL NOT NULL,
+            target TEXT NOT NULL, tokens INTEGER NOT NULL, passes INTEGER NOT NULL, proposed INTEGER NOT NULL,
+            tested INTEGER NOT NULL, accepted INTEGER NOT NULL, seconds REAL NOT NULL
         );
         CREATE INDEX served_by_version ON served (store, version);
-        """,
-    ),
-    (
-        "plain rounds of served answers",
-        """
+    """),
+    ("plain rounds of served answers", """
         ALTER TABLE served ADD COLUMN plain INTEGER NOT NULL DEFAULT 0;
         ALTER TABLE served ADD COLUMN plain_seconds REAL NOT NULL DEFAULT 0;
-        """,
-    ),
-)
+    """),  # which nobody reads any more
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +96,16 @@ class History:
             self._db.run("INSERT OR REPLACE INTO updates VALUES (?, ?, ?, ?)", values)
             self._db.run("DELETE FROM updates WHERE number <= ?", (update.number - KEPT_UPDATES,))
 
-    def end_running(self, reason: str) -> None:
+    def end_running(self) -> None:
         """Call the last updates that were never told the end of interrupted, where they stand."""
         for store, facts in self._db.all("SELECT store, facts FROM updates ORDER BY number DESC LIMIT 3"):
             if (update := Update.of(json.loads(facts))).outcome == "running":
-                self.save(store, replace(update, outcome="interrupted", reason=reason))
+                self.save(store, replace(update, outcome="interrupted", reason="The program ended meanwhile."))
 
     def updates(self, limit: int = 50, store: str | None = None) -> list[Update]:
         """Newest first, of one store if given."""
-        of = "WHERE store = :store" if store is not None else ""
-        names = {"store": store, "limit": limit}
-        rows = self._db.all(f"SELECT facts FROM updates {of} ORDER BY number DESC LIMIT :limit", names)
+        of, values = ("WHERE store = ?", [store]) if store is not None else ("", [])
+        rows = self._db.all(f"SELECT facts FROM updates {of} ORDER BY number DESC LIMIT ?", [*values, limit])
         return [Update.of(json.loads(facts)) for (facts,) in rows]
 
     def spent(self, seconds: float) -> float:
@@ -200,8 +185,7 @@ class OpenStores:
             try:
                 self.replay = ReplayStore(self._profile.replay)
                 self._open_history()
-                _, history = self.files
-                history.end_running("The program ended meanwhile.")
+                self.files[1].end_running()
                 self._count()
             except BaseException:
                 self.close()  # with one of them missing nothing can be learned, and the next load tries again

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -63,13 +64,11 @@ class Answer:
         return self.nth % HELD_OUT_EVERY == HELD_OUT_AT
 
 
-class ReplayStore:
-    """Records by ordinal (growing, never reused). One writer; readers may open the same file `read_only`."""
+class ReplayStore(AbstractContextManager):
+    """Records by ordinal (growing, never reused). One writer; readers may open the same file."""
 
-    def __init__(self, path: Path, limit_mb: float = LIMIT_MB, read_only: bool = False) -> None:
+    def __init__(self, path: Path, limit_mb: float = LIMIT_MB) -> None:
         self.path, self.limit = Path(path), int(limit_mb * 1e6)
-        if read_only and not self.path.exists():
-            raise StorageError(f"there is no replay at {path}")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._database = Database(self.path, APPLICATION, MIGRATIONS)
         index = self._database.all("SELECT key, value FROM answers ORDER BY key")
@@ -151,9 +150,6 @@ class ReplayStore:
 
     def close(self) -> None:
         self._database.close()
-
-    def __enter__(self) -> ReplayStore:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -281,8 +277,6 @@ class ExpansionTable:
         """First `width` pieces of each token's expansion, -1 behind its end. (..., width) int32."""
         at = self.offsets[target_ids][..., None] + np.arange(width)
         inside = np.arange(width) < self.lengths[target_ids][..., None]
-        if not len(self.flat):
-            return np.full(at.shape, -1, np.int32)
         return np.where(inside, self.flat[np.minimum(at, len(self.flat) - 1)], -1).astype(np.int32)
 
     @cached_property

@@ -226,9 +226,8 @@ class TorchDrafter:
                 for part, key in ((module.lora_A, "a"), (module.lora_B, "b")):
                     source, into = torch.as_tensor(weights[f"{name}.lora_{key}"]), part["default"].weight
                     if source.shape != into.shape:
-                        raise ModelError(
-                            f"the adapter's {name} has shape {tuple(source.shape)}, not {tuple(into.shape)}"
-                        )
+                        shapes = f"shape {tuple(source.shape)}, not {tuple(into.shape)}"
+                        raise ModelError(f"the adapter's {name} has {shapes}")
                     into.copy_(source)
 
     def reset(self) -> None:

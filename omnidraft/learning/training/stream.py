@@ -20,8 +20,7 @@ from omnidraft.errors import ModelError
 from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
-from omnidraft.learning.training.process_main import does
-from omnidraft.learning.training_process import TrainingProcess
+from omnidraft.learning.training.process import TrainingProcess, does
 from omnidraft.learning.update import Update, plan, settle
 from omnidraft.processes.threads import physical_cores
 from omnidraft.settings.config import LearningSettings
@@ -63,7 +62,7 @@ class StreamLearner:
 
     def finish(self) -> Update | None:
         """One more update if there are answers behind the last one."""
-        with ReplayStore(self._replay, read_only=True) as replay:
+        with ReplayStore(self._replay) as replay:
             newest = max((o for o, a in replay.answers.items() if a.vocabulary == self._vocabulary), default=0)
         return self._update(newest) if newest > self.choice.learned_in.through else None
 

@@ -244,7 +244,7 @@ def _normalised(ids: np.ndarray, p: np.ndarray, other: np.ndarray) -> Outcomes[n
 
 
 # Padded ids. What one keeps for its way back is what training takes of memory; and tensors below the block size of
-# `process_main` are used again instead of asked of the system and cleared, which was a third of an update's time.
+# `process` are used again instead of asked of the system and cleared, which was a third of an update's time.
 LONGEST_BATCH, LONGEST_WINDOW = 256, 512
 
 
@@ -361,7 +361,7 @@ class StoredAnswers:
     behind a read."""
 
     def __init__(self, job: Job) -> None:
-        self._store = ReplayStore(Path(job.replay), read_only=True)
+        self._store = ReplayStore(Path(job.replay))
         self._table = ExpansionTable.load(Path(job.table))
         self.index = self._store.usable(self._table.drafter_fingerprint, self._table.target_fingerprint)
 

@@ -1,6 +1,6 @@
 """One update: the answers are read, the drafter is trained on them, judged, and published or trained on next time.
 
-A generator of what the update is by then (`learning.update`), run by `process_main.does`; what comes before and
+A generator of what the update is by then (`learning.update`), run by `process.does`; what comes before and
 behind an update is not known here. No database transaction is open while anything is computed.
 """
 
@@ -29,19 +29,6 @@ from omnidraft.learning.training.teaching import StoredAnswers, Window
 from omnidraft.learning.update import MORE_STEPS, Job, State, Update
 from omnidraft.storage.files import pack_arrays
 from omnidraft.storage.vault import vault_of
-
-
-class Throttle:
-    """Keeps the processor's share of the time at `duty` by sleeping after each piece of work."""
-
-    def __init__(self, duty: float) -> None:
-        self.duty, self._spent = duty, time.process_time()
-
-    def rest(self) -> None:
-        now = time.process_time()
-        if self.duty < 1:
-            time.sleep((now - self._spent) * (1 / self.duty - 1))
-        self._spent = time.process_time()
 
 
 def served_drafter(job: Job) -> TorchDrafter:
@@ -142,7 +129,6 @@ def _read(job: Job) -> Material:
 
 def _train(job: Job, material: Material, now: Update) -> Generator[Update, None, Trained]:
     """Train from the candidate, or from what is served; estimates before and after it."""
-    throttle = Throttle(job.duty)
     slices = {**material.held_out, "unseen": material.unseen} if material.unseen else material.held_out
     before = estimates(served_drafter(job), slices)
     now = replace(now, before=means({name: before[name] for name in material.held_out}))
@@ -150,13 +136,11 @@ def _train(job: Job, material: Material, now: Update) -> Generator[Update, None,
     drafter = untrained_drafter(job, job.rank)
     candidate = _begin(drafter, job, material.candidate)
     untrained = estimates(drafter, slices) if material.unseen and candidate.weights else None
-    throttle.rest()
     rehearsed = steps.drawn_once(drafter, job).windows() if job.rehearsal else []
     least = steps_left(job.least_steps, (untrained or before)["new"])
     stepping = steps.train(drafter, material.windows, job, least, rehearsed, now)
     for now in stepping:
         yield now
-        throttle.rest()
     yield replace(now, state=State.JUDGING)
     after = estimates(drafter, material.held_out)
     now = replace(now, state=State.JUDGING, after=means(after))

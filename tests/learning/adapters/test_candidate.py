@@ -10,7 +10,7 @@ from omnidraft.learning.adapters.store import FILE, AdapterStore, Candidate, kee
 from omnidraft.learning.training import worker
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import Verdict
-from omnidraft.learning.training.process_main import does
+from omnidraft.learning.training.process import does
 
 WEIGHTS = {"output.lora_a": np.full((2, 3), 0.25, np.float32), "output.lora_b": np.full((4, 2), 0.5, np.float32)}
 KEPT = Candidate(WEIGHTS, "a digest", 3, 40, ("one", "two"))

@@ -76,9 +76,7 @@ def test_a_bad_version_is_set_aside_and_the_last_good_one_drafts(home, models, d
     assert (status.served, status.origin) == ("v000001", "own")
     assert assistant.loaded.choice.adapter == store.folder / "v000001" / ADAPTER
     (sentence,) = [words for words in said if "set aside" in words]
-    assert sentence == (
-        "Version v000002 of what the drafter learned cannot be used and was set aside; version v000001 drafts."
-    )
+    assert sentence == ("What the drafter learned as v000002 cannot be used and was set aside; version v000001 drafts.")
     assert ask(assistant, range(1))[0].statistics.proposed
     assistant.close()
     assert not bad.path.exists()

@@ -69,7 +69,7 @@ def test_a_pickle_database_is_refused_and_never_loaded(tmp_path):
 def test_a_reader_sees_new_answers_and_blocks_no_writer(tmp_path):
     with (
         filled(tmp_path / "replay.sqlite", 3) as store,
-        ReplayStore(tmp_path / "replay.sqlite", read_only=True) as reader,
+        ReplayStore(tmp_path / "replay.sqlite") as reader,
     ):
         assert len(reader.get(2).targets) == 20
         began = time.perf_counter()

@@ -19,7 +19,7 @@ from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning.adapters.store import Candidate, keep_candidate
 from omnidraft.learning.material.record import encode
 from omnidraft.learning.material.replay import ReplayStore, table_file
-from omnidraft.learning.training_process import PARTS, TrainingProcess
+from omnidraft.learning.training.process import PARTS, TrainingProcess
 from omnidraft.learning.update import Job, Update, plan
 from omnidraft.processes import system
 from omnidraft.profiles.forget import SOURCES, ngram_tables
@@ -82,7 +82,7 @@ def train(job: Job) -> Update:
 
 def fragments(ids: list[int], job: Job) -> list[bytes]:
     """Ids as they are stored: of an answer as JSON, of another as packed in the replay, of an n-gram as in its row."""
-    with ReplayStore(Path(job.replay), read_only=True) as replay:
+    with ReplayStore(Path(job.replay)) as replay:
         record = replay.get(min(replay.answers))
     (table,) = ngram_tables(Path(job.replay).with_name("ngrams.sqlite"))
     ngrams = NgramStore(Path(job.replay).with_name("ngrams.sqlite"), table)
