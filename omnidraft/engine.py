@@ -11,7 +11,6 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 
 from omnidraft.backends.base import DraftModel, LanguageModel
-from omnidraft.backends.prompting.grammar import behind_thoughts, form_grammar
 from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.backends.prompting.prompt import RawText, ends_without_space, prompt_ids, readable
 from omnidraft.backends.prompting.prompted_model import Continued, Message, PromptedDrafter, PromptedModel
@@ -108,7 +107,7 @@ class Engine:
         request = replace(request, sampling=self._limited(request.sampling))
         draft, sampling, continued, target = request.draft, request.sampling, request.continued, self.target
         template, written = request.told(target.template), self.written_ids(continued)
-        constraint = self._constraint(request, template, written)
+        constraint = GrammarState(request.grammar, target.model.vocabulary) if request.grammar is not None else None
         if not isinstance(request.prompt, RawText):
             messages, left_out = readable(request.prompt, target.model.name, target.most_pictures)
             request = replace(request, prompt=messages)
@@ -139,20 +138,6 @@ class Engine:
                 speculation.finish()
             if state is not None and self.drafter is not None:
                 self.drafter.committed = state.context
-
-    def _constraint(
-        self, request: AnswerRequest, template: ChatTemplate, written: Sequence[int]
-    ) -> GrammarState | None:
-        """What the answer must follow; one of a form goes on behind what is written."""
-        vocabulary, form = self.target.model.vocabulary, request.sampling.form
-        if request.grammar is not None or not form:
-            return GrammarState(request.grammar, vocabulary) if request.grammar is not None else None
-        grammar = form_grammar(form)
-        raw = isinstance(request.prompt, RawText)
-        state = GrammarState(grammar if raw else behind_thoughts(grammar, template), vocabulary)
-        for token in written:
-            state.accept(token)
-        return state
 
     def _speculation(
         self, state: Drafting | None, draft: DraftSettings, pair_stats: PairStats | None, constraint: Constraint | None

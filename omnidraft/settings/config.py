@@ -129,11 +129,6 @@ class SamplingSettings:
         ("auto", "on", "off", "low", "medium", "high"),
         "Whether a model thinks before it answers, or how much, where it can be told; auto leaves it to the model.",
     )
-    form: str | None = text(
-        None,
-        "What answers must follow: a JSON schema, or a grammar in llama.cpp's notation (GBNF); left empty, any text.",
-        expert=True,
-    )
     stop: tuple[str, ...] = texts(
         "Texts that end the answer when they appear; they are not shown.", at_most=16, expert=True
     )

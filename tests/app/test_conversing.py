@@ -1,10 +1,8 @@
-"""What a model reads of a conversation: files against its context, messages that were too long; and
-answers that follow a form. One bundled model for all of it."""
+"""What a model reads of a conversation: files against its context, and messages that were too long.
+One bundled model for all of it."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
 from types import SimpleNamespace
 
 import gradio as gr
@@ -16,17 +14,15 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.chats import TextFile
 from omnidraft.chats.pictures import with_files
 from omnidraft.decoding.events import Round
-from omnidraft.errors import ContextFull, GrammarError
+from omnidraft.errors import ContextFull
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import by
-from ui.chat import options
 from ui.chat.turns import turns
 from ui.common import fields
 
 LONG = TextFile("long.txt", "".join(f"line {n} of many\n" for n in range(2000)))
 SHORT = TextFile("short.txt", "Buy milk.\n")
-GBNF = 'root ::= "It is " [0-9] [0-9]? "."'
 
 
 @pytest.fixture(scope="module")
@@ -126,30 +122,6 @@ def test_a_refused_value_names_the_field_on_the_page(sessions, session):
     told = handler("1", by("ada"))[said]
     assert "Context length is 1, but must be" in told
     assert "n_ctx" not in told
-
-
-# Forms
-
-
-def test_an_answer_follows_a_grammar_and_goes_on_within_it(session):
-    chat, sampling = session.store.create("one").id, SamplingSettings(form=GBNF, max_tokens=2)
-    session.store.update(chat, sampling=sampling)
-    cut = asked(session, chat, "What is 23 + 45?").text
-    assert not cut.endswith(".")
-    session.store.update(chat, sampling=replace(sampling, max_tokens=60))
-    job = over(conversing.resume(session, chat))
-    assert job.error is None
-    assert re.fullmatch(r"It is \d\d?\.", job.text)
-    assert job.text.startswith(cut)
-
-
-@pytest.mark.parametrize("form", ['{"type": "object"', '{"type": "nonsense"}', 'root ::= "a', "just words"])
-def test_what_is_no_form_is_refused_and_nothing_is_kept(form, session):
-    chat = session.store.create("one").id
-    with pytest.raises(GrammarError):
-        options.store(session, chat, "Be brief.", 0.8, 0.95, 0.05, 40, 1.0, None, "", form, "auto")
-    kept = session.store.get(chat)
-    assert (kept.system, kept.sampling) == ("", None)
 
 
 def test_a_growing_answer_is_stored_once_a_second(session, chat, monkeypatch):

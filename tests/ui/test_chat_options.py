@@ -52,7 +52,7 @@ def test_an_emptied_longest_answer_and_thinking_are_kept_with_the_conversation(t
         session = SimpleNamespace(store=store, settings=AppSettings())
         chat, s = store.create().id, SamplingSettings()
         values = [s.temperature, s.top_p, s.min_p, s.top_k, s.repeat_penalty]
-        chat_options.store(session, chat, "", *values, 5, "", "", "off")
+        chat_options.store(session, chat, "", *values, 5, "", "off")
         assert store.get(chat).sampling == SamplingSettings(max_tokens=5, thinking="off")
-        chat_options.store(session, chat, "", *values, None, "", "", "auto")
+        chat_options.store(session, chat, "", *values, None, "", "auto")
         assert store.get(chat).sampling is None, "as the profile has it"

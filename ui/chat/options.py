@@ -9,7 +9,6 @@ from typing import Any
 import gradio as gr
 
 from omnidraft.app.session import Session
-from omnidraft.backends.prompting.grammar import check_grammar, form_grammar
 from omnidraft.chats import Conversation
 from omnidraft.errors import SettingsError
 from omnidraft.settings.config import SamplingSettings, describe
@@ -26,7 +25,7 @@ OWN = "Own values"
 THINKING = {"auto": "as the model does"}
 HOTTEST = 2.0  # where the slider ends, unless a conversation is hotter: beyond that nothing is left of a sentence
 STORED = (
-    "system", "temperature", "top_p", "min_p", "top_k", "repeat_penalty", "max_tokens", "seed", "form", "thinking",
+    "system", "temperature", "top_p", "min_p", "top_k", "repeat_penalty", "max_tokens", "seed", "thinking",
 )  # fmt: skip
 _PLAIN = ("top_p", "min_p", "top_k", "repeat_penalty", "max_tokens")  # shown as they are
 _SETTINGS = {setting.name: setting for setting in describe(SamplingSettings)}
@@ -83,13 +82,6 @@ class Options:
         self.top_k = gr.Number(precision=0, minimum=_RULES["top_k"].low, **_named("top_k"))
         self.repeat_penalty = gr.Slider(step=0.05, **_slider("repeat_penalty"))
         self.seed = gr.Textbox(placeholder="fresh each time", max_lines=1, elem_id="od-seed", **_named("seed"))
-        self.form = gr.Textbox(
-            placeholder='{"type": "object", "properties": ...}',
-            lines=2,
-            max_lines=8,
-            elem_id="od-form",
-            **_named("form"),
-        )
 
     def show(self, chat: Conversation, sampling: SamplingSettings, words: Collection[str] = ()) -> dict:
         """Updates that show what `chat` uses. words: what its model can be told about thinking."""
@@ -106,7 +98,6 @@ class Options:
             **{getattr(self, name): getattr(sampling, name) for name in _PLAIN},
             self.temperature: gr.Slider(value=sampling.temperature, maximum=max(HOTTEST, sampling.temperature)),
             self.seed: "" if sampling.seed is None else str(sampling.seed),
-            self.form: sampling.form or "",
         }
 
 
@@ -130,11 +121,8 @@ def preset_of(sampling: SamplingSettings) -> str:
 
 
 def store(session: Session, chat: str, *values: Any) -> SamplingSettings:
-    """Keep the options (values: of STORED) with the conversation. Raises SettingsError or GrammarError naming what is
-    refused."""
+    """Keep the options (values: of STORED) with the conversation. Raises SettingsError naming what is refused."""
     given = dict(zip(STORED, values, strict=True))
-    if form := (given["form"] or "").strip():
-        check_grammar(form_grammar(form))
     longest, before = given["max_tokens"], session.store.get(chat).sampling or session.settings.sampling
     sampling = replace(
         before,
@@ -142,7 +130,6 @@ def store(session: Session, chat: str, *values: Any) -> SamplingSettings:
         top_k=int(_number(given["top_k"], "top_k")),
         max_tokens=None if longest is None else int(longest),
         seed=_seed(given["seed"]),
-        form=form or None,
         thinking=given["thinking"],
     )
     own = None if sampling == session.settings.sampling else sampling

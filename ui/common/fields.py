@@ -44,7 +44,6 @@ TITLES = {
     "min_p": "Min-p",
     "repeat_penalty": "Repetition penalty",
     "max_tokens": "Longest answer (tokens)",
-    "form": "Form of answers",
     "stop": "Stop texts",
     "mode": "Draft length",
     "length": "Fixed length",

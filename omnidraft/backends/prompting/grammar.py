@@ -56,16 +56,6 @@ def gbnf_grammar(text: str) -> Grammar:
     return Grammar(gbnf_to_lark(text))
 
 
-def form_grammar(text: str) -> Grammar:
-    """What a person wrote: a JSON schema where it begins with a brace, else a grammar in llama.cpp's notation."""
-    if not text.lstrip().startswith("{"):
-        return gbnf_grammar(text)
-    try:
-        return json_grammar(json.loads(text))
-    except (json.JSONDecodeError, RecursionError):
-        raise GrammarError("The form of answers begins like a JSON schema, but is not JSON.") from None
-
-
 def literal(text: str) -> str:
     """Lark for `text` as it is."""
     return json.dumps(text, ensure_ascii=False)
