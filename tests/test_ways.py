@@ -122,7 +122,7 @@ def test_an_answer_passes_few_functions_before_it_is_an_adapter(tmp_path, models
     handed, stored, told_to = [], [], []
     monkeypatch.setattr(queue.Queue, "put", noting(queue.Queue.put, handed, "take"))
     monkeypatch.setattr(ReplayStore, "add", noting(ReplayStore.add, stored))
-    monkeypatch.setattr(LineChild, "say", noting(LineChild.say, told_to))
+    monkeypatch.setattr(LineChild, "say", noting(LineChild.say, told_to, "TrainingProcess"))
     assistant = open_assistant(find_data_home(tmp_path / "home"), models, interval=12)
     try:
         ask(assistant, range(12))
