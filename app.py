@@ -52,8 +52,7 @@ def _serve(args: argparse.Namespace, home: DataHome, profile: str) -> int:
 
     make_private(home.profiles)  # an earlier version may have let others read
     remove_leftovers(home)
-    templates = _templates(args, home, profile)
-    sessions = Sessions(home, profile, args.target, args.drafter, args.workers, args.split, templates)
+    sessions = Sessions(home, profile, args.target, args.drafter, args.workers, args.split)
     app = server.make_app(sessions)
     address = f"http://{HOST}:{args.port}"
     encrypted = ", encrypted" if held(home.root) is not None else ""
@@ -79,20 +78,6 @@ def _check_models(args: argparse.Namespace, home: DataHome, profile: str) -> Non
         choose_drafter(args.drafter, home, settings)
 
 
-def _templates(args: argparse.Namespace, home: DataHome, profile: str) -> tuple[str, ...]:
-    """The template that was named, as the setting `templates` has it, for the target the app starts with. ModelError
-    if there is none."""
-    if args.template is None:
-        return ()
-    from omnidraft.app.catalog import choose_target
-    from omnidraft.settings.file import load_settings
-
-    if not args.template.is_file():
-        raise SettingsError(f"There is no chat template {args.template}.")
-    target = choose_target(args.target, home, load_settings(home.profile(profile).settings)[0])
-    return (f"{target.name} = {args.template.absolute()}",)
-
-
 def _only_one(home: DataHome) -> FileLock:
     """The lock on a data home, held while the app runs; StorageError if another one holds it."""
     lock = FileLock(home.root / "app.lock")
@@ -111,7 +96,6 @@ def _parser() -> argparse.ArgumentParser:
     add_home_arguments(parser)
     parser.add_argument("--profile", default=DEFAULT_PROFILE, help="the profile to start with")
     parser.add_argument("--target", help="model file, or a name as the model list shows it")
-    parser.add_argument("--template", type=Path, help="a file with the target's chat template, instead of its own")
     parser.add_argument("--drafter", help="drafter file (default: the profile's, first the bundled one)")
     parser.add_argument("--workers", help="host:port of workers that hold layers of the target, with commas between")
     parser.add_argument("--split", help="shares of the layers with commas, this machine first (default: free memory)")

@@ -23,7 +23,6 @@ _COMMANDS = {
     "models": "list the models found, get or import one",
     "bench": "measure what the project claims",
     "profile": "list and forget what belongs to a person",
-    "vocab": "compare two vocabularies",
     "worker": "lend this machine to a larger model's layers",
     "encryption": "keep the data encrypted, or not any more",
 }

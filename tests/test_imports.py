@@ -50,7 +50,7 @@ def test_neither_does_the_engine():
 
 
 @pytest.mark.parametrize("statement", [
-    "import omnidraft.app.assistant", "import omnidraft.cli.chat, omnidraft.cli.models, omnidraft.cli.vocab",
+    "import omnidraft.app.assistant", "import omnidraft.cli.chat, omnidraft.cli.models",
     modules("vocab"), "import app", "import ui.server",
 ])  # fmt: skip
 def test_the_app_loads_no_training_library(statement):

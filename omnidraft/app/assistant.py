@@ -137,14 +137,13 @@ class Assistant:
         cache: CacheSettings | None = None,
         *,
         adapter: Path | str | None = None,
-        templates: Sequence[str] = (),
         projector: Path | None = None,
     ) -> list[str]:
         """Load `target`, and `drafter` beside it (None: decode plainly). Returns sentences worth showing.
 
         adapter: a GGUF LoRA; AUTO: what was learned for this drafter and vocabulary; NO_ADAPTER: the drafter as it
         came; None: AUTO for an assistant that learns. What is loaded stays loaded if anything of the new cannot be: the
-        error says why. templates: as in `AppSettings`, going before those. projector: what the target sees pictures
+        error says why. projector: what the target sees pictures
         through; None: what the settings name, else what lies beside it.
         """
         adapter = adapter or (AUTO if self._learns else NO_ADAPTER)
@@ -152,7 +151,7 @@ class Assistant:
             settings = self.settings
             asked = LoadRequest(
                 target, drafter, model or settings.model, cache or settings.cache, adapter,
-                (*settings.templates, *templates), projector, settings.projectors,
+                settings.templates, projector, settings.projectors,
             )  # fmt: skip
             notices = self.loaded.load(asked)
             self._tell_learner()

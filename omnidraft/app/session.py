@@ -41,7 +41,7 @@ log = logging.getLogger("omnidraft.ui")
 class Session:
     """One profile at work. Methods may be called from any thread.
 
-    templates: as in `AppSettings`, from the command line; store: its conversations; deleted: those deleted last, for an
+    store: its conversations; deleted: those deleted last, for an
     undo; shown: the one its pages show; queue: who waits for a turn, clients and questions of its pages; loading: how
     far the model that is being loaded has come; choices: of models, the last one perhaps still under way; drift: its
     drift runs; tools: what its models may ask to be called.
@@ -49,7 +49,7 @@ class Session:
 
     def __init__(
         self, home: DataHome, profile: str, target: str | None, drafter: str | None, workers: str | None = None,
-        split: str | None = None, templates: Sequence[str] = (),
+        split: str | None = None,
     ) -> None:  # fmt: skip
         self.assistant = Assistant(home, profile, learn=True, named=target)
         self.profile = profile
@@ -71,7 +71,6 @@ class Session:
         self.idle_unloads = 0  # how often the models were freed because nobody asked anything
         self.used = self.compared = time.monotonic()  # when the models were used last, and their drafters compared
         self._wanted = (target, drafter)
-        self._templates = templates
         self._spread = {"workers": workers, "split": split}  # as the command line has it, until the page changes it
         self._guest = False  # whether what is loaded was asked for by a client of the API, not by the profile
         self._lock = threading.RLock()
@@ -177,7 +176,7 @@ class Session:
             return f"{drafter.stem} drafts from now on."
 
     def _load(self, target: Path, drafter: Path | None) -> list[str]:
-        return self.assistant.load(target, drafter, self.model_settings, templates=self._templates)
+        return self.assistant.load(target, drafter, self.model_settings)
 
     def _drafter_for(self, target: Path) -> Path | None:
         picked = self._picked.get(target.resolve()) if self.picks_drafter else None

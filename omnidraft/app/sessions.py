@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
 from urllib.parse import unquote
 
 from starlette.requests import Request
@@ -32,11 +31,10 @@ class Sessions:
         drafter: str | None = None,
         workers: str | None = None,
         split: str | None = None,
-        templates: Sequence[str] = (),
     ) -> None:
         self.home = home
         self.default = default
-        self._named = (target, drafter, workers, split, templates)
+        self._named = (target, drafter, workers, split)
         self.downloads = Downloads()
         self._open: dict[str, Session] = {}
         self._lock = threading.Lock()

@@ -188,7 +188,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--image", type=Path, action="append", default=[],
                         help="a picture that the first message is about (may be repeated)")  # fmt: skip
     parser.add_argument("--mmproj", type=Path, help="the target's projector for pictures (default: one beside it)")
-    parser.add_argument("--template", type=Path, help="a file with the target's chat template, instead of its own")
     parser.add_argument("--think", choices=("on", "off", *EFFORTS),
                         help="whether the model thinks before it answers, or how much, if it can be told")  # fmt: skip
     parser.add_argument("--stop", action="append", help="a text that ends the answer (may be repeated)")
@@ -263,9 +262,7 @@ def _load(args: argparse.Namespace, assistant: Assistant) -> None:
     target = choose_target(args.target, assistant.home, assistant.settings)
     drafter = None if args.no_draft else choose_drafter(args.drafter, assistant.home, assistant.settings, target)
     adapter = args.adapter if args.adapter in (AUTO, NO_ADAPTER) else Path(args.adapter)
-    templates = [f"{target.name} = {args.template}"] if args.template is not None else []
-    notices = assistant.load(target, drafter, model, cache, adapter=adapter, templates=templates,
-                             projector=args.mmproj)  # fmt: skip
+    notices = assistant.load(target, drafter, model, cache, adapter=adapter, projector=args.mmproj)
     for notice in (*assistant.warnings, *notices):
         print(notice, file=sys.stderr)
 

@@ -68,23 +68,10 @@ class PairMap:
             known = self._splits[d] = self._split(d)
         return known
 
-    def report(self) -> dict[str, int]:
-        """Counts: direct in distinct byte strings, ngrams in target ids, split and unmapped in drafter ids.
-
-        Unmapped drafter ids have neither a counterpart nor a spelling: control, unknown and unused ids.
-        """
-        without = np.flatnonzero(self.drafter.ordinary & (self.direct < 0)).tolist()
-        split = sum(self._can_split(d) for d in without)
-        eog = sum(1 for d in self.drafter.eog if self.target.eos is not None and not self.drafter.ordinary[d])
-        mapped = int(np.count_nonzero(self.direct >= 0))
-        return {
-            "drafter_size": self.drafter.size,
-            "target_size": self.target.size,
-            "direct": len(np.unique(self.direct[self.direct >= 0])),
-            "ngrams": sum(len(pieces) > 1 for pieces in self.expansions),
-            "split": split,
-            "unmapped": self.drafter.size - mapped - split - eog,
-        }
+    @property
+    def shared(self) -> int:
+        """Distinct byte strings that are a token of both."""
+        return len(np.unique(self.direct[self.direct >= 0]))
 
     def _split(self, d: int) -> tuple[int, ...]:
         if not self.drafter.ordinary[d]:
@@ -95,11 +82,6 @@ class PairMap:
             return tuple(self.target.encode_bytes(self.drafter.pieces[d]))
         except ValueError:
             return ()
-
-    def _can_split(self, d: int) -> bool:
-        """Without tokenizing where every byte of d is a target token of its own."""
-        known = self.target.by_bytes
-        return all(bytes((byte,)) in known for byte in self.drafter.pieces[d]) or bool(self.splits(d))
 
 
 def _compute(drafter: Vocabulary, target: Vocabulary, drafter_ids: int, target_ids: int):

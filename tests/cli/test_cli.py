@@ -20,7 +20,6 @@ import pytest
 from gguf import GGUFReader
 
 from omnidraft.__main__ import _COMMANDS, _parser
-from omnidraft.backends.gguf.file import read_info
 from omnidraft.cli.chat import _prompts
 from omnidraft.errors import SettingsError
 from omnidraft.storage.paths import DataHome
@@ -104,15 +103,16 @@ def test_prompts_come_from_a_file_up_to_the_first_answer(chat, tmp_path):
     assert found[0]["text"] == alone["text"]
 
 
-def test_thinking_is_switched_through_the_template_that_was_named(chat, tmp_path):
+def test_thinking_is_switched_through_the_template_that_was_named(chat, home, tmp_path):
     mine = tmp_path / "mine.jinja"
     mine.write_text(OPENED)
-    read = [answer(chat("--json", "--prompt", CODE, "--template", mine, "--think", word))["prompt_tokens"]
-            for word in ("on", "off")]  # fmt: skip
-    assert read[0] < read[1], "thoughts that are left out stand in the prompt, empty"
-    assert "it knows on, off" in refused(chat("--prompt", CODE, "--template", mine, "--think", "low"))
     assert "it knows no such switch" in refused(chat("--prompt", CODE, "--think", "on"))
-    assert "cannot be read" in refused(chat("--prompt", CODE, "--template", tmp_path / "none"))
+    home.profile().settings.write_text(f"templates = ['tiny-target-a-f16.gguf = {mine}']\n")
+    read = [answer(chat("--json", "--prompt", CODE, "--think", word))["prompt_tokens"] for word in ("on", "off")]
+    assert read[0] < read[1], "thoughts that are left out stand in the prompt, empty"
+    assert "it knows on, off" in refused(chat("--prompt", CODE, "--think", "low"))
+    mine.unlink()
+    assert "cannot be read" in refused(chat("--prompt", CODE))
 
 
 def contents(home: DataHome) -> dict[str, bytes]:
@@ -129,19 +129,6 @@ def test_the_cache_learns_unless_the_run_is_ephemeral(chat, home):
     assert contents(home) == first
     answer(chat("--json", "--prompt", CODE + " And one that multiplies.", "--draft-length", 4))
     assert contents(home) != first
-
-
-def test_vocab_compares_two_files(cli, models):
-    args = ("vocab", models / "tiny-drafter-f16.gguf", models / "tiny-target-b-f16.gguf")
-    code, out, _ = cli(*args, "--json")
-    found = json.loads(out)
-    assert code == 0
-    assert set(found) >= {"drafter_size", "target_size", "direct", "ngrams", "split", "unmapped", "seconds"}
-    sizes = [read_info(path).vocabulary_size for path in args[1:]]
-    assert [found["drafter_size"], found["target_size"]] == sizes
-    assert 0 < found["direct"] < sizes[0]
-    assert "direct" in cli(*args)[1]
-    assert "missing" in refused(cli("vocab", "missing.gguf", models / "tiny-target-b-f16.gguf"))
 
 
 def test_models_lists_what_is_there_with_its_numbers(cli, home, models, tmp_path):

@@ -9,8 +9,8 @@ import math
 import numpy as np
 import pytest
 
-from omnidraft.cli.vocab import load_vocabulary
 from omnidraft.storage.paths import BUNDLED_MODELS
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.backends.hf_folders import write_folder
 from tests.server.test_api import ASK, MODEL, client
 from tests.serving import SETTINGS, Server, write_settings
@@ -93,7 +93,7 @@ def test_logprobs_are_the_targets_and_drafting_does_not_change_them(server, temp
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_a_bias_is_the_targets_and_drafting_does_not_change_the_text(server, temperature):
     asked = {"temperature": temperature, "seed": 4, "max_tokens": 30}
-    vocabulary = load_vocabulary(BUNDLED_MODELS / f"{MODEL}.gguf")
+    vocabulary = read_gguf_vocabulary(BUNDLED_MODELS / f"{MODEL}.gguf")
     free = chat(server, **asked).choices[0].message.content
     banned = vocabulary.encode(free)
     for bias in ({str(id): -100 for id in banned}, {str(banned[0]): 4, str(banned[-1]): -2.5}):
@@ -141,7 +141,7 @@ def test_a_prompt_is_scored_as_it_is_when_it_was_written(server, speculation):
 
 
 def test_the_same_as_ids_in_a_stream_and_with_an_answer_behind(server):
-    ids = load_vocabulary(BUNDLED_MODELS / f"{MODEL}.gguf").encode(PROMPT)
+    ids = read_gguf_vocabulary(BUNDLED_MODELS / f"{MODEL}.gguf").encode(PROMPT)
     asked = {"prompt": [ids, ids], "logprobs": 0, "echo": True}
     scored = complete(server, max_tokens=0, **asked)
     assert [len(choice.logprobs.tokens) for choice in scored.choices] == [len(ids)] * 2, "what a harness counts on"

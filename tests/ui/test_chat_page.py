@@ -173,7 +173,7 @@ def test_thinking_is_switched_where_the_template_knows_it(make_server, pages, tm
     """By a template of one's own, which counts for the target that it was named for alone."""
     template = tmp_path / "own.jinja"
     template.write_text(SWITCHED)
-    page = pages.open(make_server("--template", str(template)))
+    page = pages.open(make_server(settings=f"templates = ['tiny-target-a-f16.gguf = {template}']\n" + SETTINGS))
 
     def prompt_tokens() -> int:
         return int(re.search(r"of ([\d,]+) prompt tokens", page.inner_text("#od-live"))[1].replace(",", ""))

@@ -31,7 +31,7 @@ def serving(monkeypatch):
 
 @pytest.mark.parametrize(("option", "told"), [
     ("--target", "There is no model file or known model named nope."),
-    ("--drafter", "There is no model file or known model named nope."), ("--template", "There is no chat template"),
+    ("--drafter", "There is no model file or known model named nope."),
 ])  # fmt: skip
 def test_what_is_not_there_is_refused(tmp_path, capsys, serving, option, told):
     assert started(tmp_path, option, "nope") == 2

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnidraft.cli.vocab import load_vocabulary
 from omnidraft.errors import ModelError
 from omnidraft.vocab import TokenKind
 from omnidraft.vocab.exact import ExactEncoder
+from omnidraft.vocab.hf_vocab import read_tokenizer_json
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.vocab.conftest import BUNDLED_NAMES, REFERENCE_NAMES, vocabulary
 
@@ -158,7 +158,7 @@ def test_fingerprints_are_equal_for_equal_vocabularies_only():
 @pytest.mark.parametrize("name", ["tiny-drafter", "tiny-target-a", "tiny-target-b"])
 def test_a_tokenizer_json_gives_the_same_vocabulary_as_its_gguf(shared, name):
     folder = shared / "bundle" / name
-    ours = load_vocabulary(folder / "tokenizer.json")
+    ours = read_tokenizer_json(folder / "tokenizer.json")
     other = read_gguf_vocabulary(folder / f"{name}-f16.gguf")
     assert ours.pieces == other.pieces
     assert (ours.kinds == other.kinds).all()
@@ -173,9 +173,9 @@ def test_padding_rows_are_unused_and_leave_the_fingerprint_alone(shared, tmp_pat
     source = shared / "bundle" / "tiny-target-b"
     shutil.copy(source / "tokenizer.json", tmp_path)
     shutil.copy(source / "generation_config.json", tmp_path)
-    plain = load_vocabulary(source / "tokenizer.json")
+    plain = read_tokenizer_json(source / "tokenizer.json")
     (tmp_path / "config.json").write_text(json.dumps({"vocab_size": plain.size + 128}))
-    padded = load_vocabulary(tmp_path)
+    padded = read_tokenizer_json(tmp_path / "tokenizer.json")
     assert padded.size == plain.size + 128
     assert set(padded.kinds[plain.size :]) == {TokenKind.UNUSED}
     assert padded.fingerprint == plain.fingerprint
@@ -198,7 +198,7 @@ def test_what_is_no_model_is_refused_in_one_silent_sentence(models, tmp_path, ca
         path.write_bytes((models / "tiny-target-b-f16.gguf").read_bytes()[:kept])
     for path in (*cut, text, other, tmp_path, tmp_path / "missing.gguf", tmp_path / "missing.json"):
         with pytest.raises(ModelError) as refusal:
-            load_vocabulary(path)
+            (read_tokenizer_json if path.suffix == ".json" else read_gguf_vocabulary)(path)
         assert str(path) in str(refusal.value)
         assert str(refusal.value).endswith(".")
         assert "\n" not in str(refusal.value)
@@ -209,4 +209,4 @@ def test_what_is_no_model_is_refused_in_one_silent_sentence(models, tmp_path, ca
 def test_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(pipe := tmp_path / "model.gguf")
     with pytest.raises(ModelError, match="There is no file"):
-        load_vocabulary(pipe)
+        read_gguf_vocabulary(pipe)

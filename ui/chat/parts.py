@@ -141,9 +141,8 @@ def pair_numbers(session: Session) -> str:
     pair, cache = session.assistant.loaded.pair, session.assistant.loaded.cache
     if pair is None:
         return ""
-    report = pair.report()
     said = (
-        f"{count(report['direct'])} of the {count(report['target_size'])} tokens of its vocabulary "
+        f"{count(pair.shared)} of the {count(pair.target.size)} tokens of its vocabulary "
         f"({pair.target.family}) are pieces of the drafter's, too; others are guessed in parts."
     )
     joined = f" {count(len(cache))} sequences of parts are known that make one token." if cache is not None else ""
