@@ -182,7 +182,7 @@ class AdapterStore:
             shutil.rmtree(temporary, ignore_errors=True)
             raise StorageError(f"an adapter cannot be written to {self.folder}: {reason(error)}.") from error
         version = Version(final, meta)
-        self._point(replace(self.pointer, version=version.name, highest=version.number))
+        write_pointer(self.folder, replace(self.pointer, version=version.name, highest=version.number))
         return version
 
     def _next_folder(self) -> Path:
@@ -194,7 +194,7 @@ class AdapterStore:
 
     def reject_update(self, through: int) -> None:
         """The answers up to this ordinal were trained on and nothing was published: wait for newer ones."""
-        self._point(replace(self.pointer, through=max(through, self.pointer.through)))
+        write_pointer(self.folder, replace(self.pointer, through=max(through, self.pointer.through)))
 
     def choose(self, version: str | None, warm: bool = False) -> Version | None:
         """Serve this version from now on, whatever was served or rejected before; without one the bare drafter, or
@@ -206,7 +206,7 @@ class AdapterStore:
         rejected = tuple(name for name in pointer.rejected if name != version)
         through = max([pointer.through, *(v.meta.through for v in self.versions())])
         start = None if chosen is not None else warm
-        self._point(replace(pointer, version=version, rejected=rejected, through=through, warm=start))
+        write_pointer(self.folder, replace(pointer, version=version, rejected=rejected, through=through, warm=start))
         drop_candidate(self.folder)  # it was made from what was served until now
         return chosen
 
@@ -222,7 +222,8 @@ class AdapterStore:
         """
         current, pointer = self.current(), self.pointer
         if current is not None and current.name != pointer.version:
-            self._point(replace(pointer, version=current.name))  # before the slow part: another may be chosen meanwhile
+            # Before the slow part: another may be chosen meanwhile.
+            write_pointer(self.folder, replace(pointer, version=current.name))
         whole = self.versions()
         good = [v.name for v in whole if v.name not in pointer.rejected]
         kept = {*good[-KEPT:], current.name if current else ""}
@@ -248,11 +249,11 @@ class AdapterStore:
         if doomed:
             rejected = tuple(r for r in self.pointer.rejected if self.folder / r not in doomed)
             highest = max([self.pointer.highest, *(int(path.name[1:]) for path in doomed)])
-            self._point(Pointer(kept, rejected, 0, highest))
+            write_pointer(self.folder, Pointer(kept, rejected, 0, highest))
         for path in doomed:
             discard(path)
         if forget_candidate(self.folder, chat):
-            self._point(replace(self.pointer, through=0))  # what it learned from others is new again
+            write_pointer(self.folder, replace(self.pointer, through=0))  # what it learned from others is new again
         aside = [path for path in damaged(self.folder) if chat is None or _trained_on(path, chat)]
         for path in [*aside, *unfinished(self.folder, alive_too=True)]:
             erase(path)
@@ -276,9 +277,6 @@ class AdapterStore:
         if known is None or known[0] != stamp:
             known = self._checked[path.name] = (stamp, read_version(path))
         return known[1]
-
-    def _point(self, pointer: Pointer) -> None:
-        write_pointer(self.folder, pointer)
 
 
 def drafter_folder(drafter: Path, fingerprint: str) -> str:
