@@ -101,7 +101,7 @@ class Learned:
         learner, stores = self._learner, self._learner.stores
         state, reason = self._state()
         choice = learner.pairing.choice if learner.pairing is not None else None
-        pid = learner.process.pid
+        pid = learner.process.pid if learner.updates.running is not None else None
         return Status(
             version=version, state=state, reason=reason, waiting=stores.fresh, interval=learner.settings().interval,
             held=learner.held, update=learner.updates.running, last=learner.last,

@@ -271,7 +271,7 @@ class Learner:
             if self.pairing is None:
                 return
             running = self.updates.running is not None
-            if running and not settings.enabled:
+            if not settings.enabled:
                 self._kill("Learning was switched off.")
             elif running and self.process.paused and self._quiet(self.waits.resume):
                 self.process.resume()
@@ -318,8 +318,7 @@ class Learner:
 
     def _kill(self, why: str) -> None:
         with self._lock:
-            if self.updates.running is not None:
-                self.process.kill(why)
+            self.process.kill(why)
 
     def _follow(self, update: Update) -> None:
         """Take in how far the process is; when it is done, have what was made served."""

@@ -9,15 +9,16 @@ from omnidraft.learning.update import Job
 
 
 def main() -> int:
-    job = Job.from_line(sys.stdin.readline())
-    if job.seed == 1:
-        print(job.update.said("failed", "it could not be done").to_line(), end="", flush=True)
-        return 1
-    if job.seed == 2:
-        time.sleep(600)
-    refused = job.update.said("refused", f"by {os.getpid()}")
-    print(refused.to_line(), end="", flush=True)
-    print(replace(refused, ended=time.time()).to_line(), end="", flush=True)
+    for line in sys.stdin:
+        job = Job.from_line(line)
+        if job.seed == 1:
+            print(job.update.said("failed", "it could not be done").to_line(), end="", flush=True)
+            return 1
+        if job.seed == 2:
+            time.sleep(600)
+        refused = job.update.said("refused", f"by {os.getpid()}")
+        print(refused.to_line(), end="", flush=True)
+        print(replace(refused, ended=time.time()).to_line(), end="", flush=True)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""A training process for a job: it tells how far it is, it ends, and nothing of another job is in what comes of it."""
+"""The training process: it tells how far a job is, does the next one, and brings nothing of one into the other."""
 
 import dataclasses
 import os
@@ -8,6 +8,7 @@ from queue import SimpleQueue
 import psutil
 import pytest
 
+from omnidraft.learning import update
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.training import process as both_sides
 from omnidraft.learning.training.process import TrainingProcess, does
@@ -43,17 +44,50 @@ def heard(told: SimpleQueue) -> list[Update]:
     return updates
 
 
-def test_a_job_is_told_of_to_its_end_and_its_process_goes_with_it(process):
+def test_a_job_is_told_of_to_its_end_and_its_process_does_the_next_one(process):
     pid, told = done(process)
-    assert [(u.outcome, u.ended is not None) for u in told] == [("refused", False), ("refused", True)]
-    assert told[-1].reason == f"By {pid}."
+    for _ in range(2):
+        assert [(u.outcome, u.ended is not None) for u in told] == [("refused", False), ("refused", True)]
+        assert told[-1].reason == f"By {pid}."
+        again, told = done(process)
+        assert again == pid
+    process.kill()
     assert not psutil.pid_exists(pid)
     assert process.pid is None
 
 
-def test_a_failure_says_why(process):
-    _, told = done(process, seed=1)
+@pytest.mark.parametrize("change", [{"store": "other"}, {"cpu_percent": 100}])
+def test_another_profile_or_number_of_threads_gets_a_process_of_its_own(process, change, monkeypatch):
+    monkeypatch.setattr(update, "physical_cores", lambda: 2)
+    first, _ = done(process)
+    second, _ = done(process, **change)
+    assert second != first
+    assert not psutil.pid_exists(first)
+
+
+def test_a_failure_says_why_and_nothing_more_is_done_in_that_process(process):
+    first, told = done(process, seed=1)
     assert (told[-1].outcome, told[-1].reason) == ("failed", "It could not be done.")
+    second, told = done(process)
+    assert second != first
+    assert told[-1].outcome == "refused"
+
+
+def test_one_that_died_while_it_waited_is_replaced(process):
+    first, _ = done(process)
+    psutil.Process(first).kill()
+    process._reader.join(60)
+    second, told = done(process)
+    assert second != first
+    assert told[-1].outcome == "refused"
+
+
+def test_who_waits_for_a_job_long_enough_goes(monkeypatch):
+    monkeypatch.setattr(both_sides, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(both_sides.sys, "stdin", ())
+    monkeypatch.setattr(both_sides.os, "_exit", lambda code: None)
+    monkeypatch.setattr(both_sides.os, "dup2", lambda a, b: None)
+    assert both_sides.main() == 0
 
 
 def test_an_update_that_is_ended_is_interrupted_and_says_why(process):
@@ -84,11 +118,19 @@ def job(world) -> Job:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # the process runs at the lowest priority: on a busy machine it waits
-def test_behind_another_job_comes_byte_for_byte_what_a_process_of_its_own_publishes(job, tmp_path):
-    *_, update = TrainingProcess().does(dataclasses.replace(job, store=str(tmp_path / "process")))
-    assert update.outcome == "published"
-    other = dataclasses.replace(job, seed=4, loss="hybrid", learning_rate=0.5)
-    for one, store in ((other, "other"), (job, "behind")):
-        list(does(dataclasses.replace(one, store=str(tmp_path / store))))
-    assert published(tmp_path / "behind") == published(tmp_path / "process")
-    assert published(tmp_path / "behind") != published(tmp_path / "other")
+def test_a_kept_process_publishes_byte_for_byte_what_a_fresh_one_does(job, tmp_path):
+    process, told = TrainingProcess(), list[Update]()
+    other = dataclasses.replace(job, seed=4, loss="hybrid", learning_rate=0.5, store=str(tmp_path / "kept"))
+    try:
+        pids = set()
+        for one in (other, dataclasses.replace(job, store=other.store)):
+            told += process.does(one)
+            pids.add(process.pid)
+    finally:
+        process.kill()
+    first, second = (update for update in told if update.ended is not None)
+    assert (first.outcome, second.outcome) == ("published", "published")
+    assert len(pids) == 1
+    assert second.cpu_seconds < first.cpu_seconds
+    list(does(dataclasses.replace(job, store=str(tmp_path / "fresh"))))
+    assert published(tmp_path / "kept") == published(tmp_path / "fresh")

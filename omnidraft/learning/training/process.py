@@ -1,9 +1,10 @@
-"""The training process, from both sides. The app starts it with a job, stops it for answers, and has its memory back
-when the job is done; `python -m omnidraft.learning.training.process` reads the job, a JSON line, and says its update.
+"""The training process, from both sides. The app starts it with a job and stops it for answers; `python -m
+omnidraft.learning.training.process` reads jobs, a JSON line each, and says their updates.
 
-torch lives and dies there. The app pauses it by stopping the whole process (SIGSTOP, or suspension on Windows), which
-takes effect at once, inside any matrix product; so nothing there may hold a lock while it computes. It ends with its
-job, or when stdin closes, that is when the app is gone. What is trained, and when, is not known here.
+torch lives there alone. The app pauses it by stopping the whole process (SIGSTOP, or suspension on Windows), which
+takes effect at once, inside any matrix product; so nothing there may hold a lock while it computes. It ends when no
+other job comes for a while, or stdin closes, that is when the app is gone. What is trained, and when, is not known
+here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 
 from omnidraft.errors import OmniDraftError
 from omnidraft.learning.update import Job, State, Update
@@ -25,37 +26,46 @@ from omnidraft.storage.vault import take_keys, with_keys
 
 MODULE = "omnidraft.learning.training.process"
 PARTS = ("replay", "adapters")  # what training reads and writes of an encrypted profile
+KEPT_SECONDS = 900.0  # that it waits for another job: to load its libraries takes seconds of the processor
 
 
 class TrainingProcess:
-    """At most one process, which does one job. Methods may be called from any thread.
+    """At most one process, which does one job at a time. Methods may be called from any thread.
 
-    A job's update comes from a thread of this object's, again whenever it got on; the last one has `ended`, and comes
-    when the process is gone. The child leads a process group of its own in our session: if we are killed while it is
-    stopped, the system wakes and ends it (an orphaned group with stopped members gets SIGHUP and SIGCONT); if it runs,
-    it notices that stdin closed.
+    A job's update comes from a thread of this object's, again whenever it got on; the last one has `ended`. The child
+    leads a process group of its own in our session: if we are killed while it is stopped, the system wakes and ends it
+    (an orphaned group with stopped members gets SIGHUP and SIGCONT); if it runs, it notices that stdin closed.
     """
 
     def __init__(self) -> None:
         self.paused = False
         self._child: LineChild | None = None
         self._reader = threading.Thread()
+        self._at_work: tuple[Update, Callable[[Update], object]] | None = None  # what it said last, and to whom
+        self._heard_out = True  # whether it has ended, and all it said was heard
+        self._belongs: tuple[str, int] | None = None  # profile and threads of the job it was started with
         self._why = ""  # it was ended
         self._lock = threading.Lock()
 
     @property
     def pid(self) -> int | None:
-        """None while there is none."""
+        """Of the process, at work or waiting; None while there is none."""
         return self._child.pid if self._child is not None and self._child.running else None
 
     def start(self, job: Job, tell: Callable[[Update], object]) -> None:
-        """In the place of a process that may be at work."""
-        self.kill()
-        self._why, self._child = "", LineChild(MODULE)
-        self._reader = threading.Thread(
-            target=self._read, args=(self._child, job.update, tell), name="training", daemon=True
-        )
-        self._reader.start()
+        """In the process that waits, if it was started for the same profile and threads; else in the place of it."""
+        belongs = job.store, job.threads
+        with self._lock:
+            waits = self._at_work is None and not self._heard_out and belongs == self._belongs
+            if waits:
+                self._at_work = job.update, tell
+        if not waits or self._child is None:
+            self.kill()
+            self._at_work, self._heard_out, self._belongs, self._why = (job.update, tell), False, belongs, ""
+            self._child = LineChild(MODULE)
+            self._reader = threading.Thread(target=self._read, args=(self._child,), name="training", daemon=True)
+            self._reader.start()
+        self.resume()  # an answer may have begun just when the job before was over
         self._child.say(with_keys(job.to_line(), Path(job.store), PARTS))
 
     def does(self, job: Job) -> Iterator[Update]:
@@ -89,36 +99,49 @@ class TrainingProcess:
                 self._reader.join()
             self.paused = False
 
-    def _read(self, child: LineChild, update: Update, tell: Callable[[Update], object]) -> None:
+    def _read(self, child: LineChild) -> None:
         for line in child.lines():
-            update = Update.from_line(line) or update
-            if update.ended is None:
-                tell(update)
+            if self._at_work is not None and (update := Update.from_line(line)) is not None:
+                self._hear(update, *self._at_work)
         code, words = child.ended(), child.last_words().splitlines()
-        tell(update.concluded(code, words[-1] if code and words else "", self._why))
+        with self._lock:
+            self._heard_out, at_work = True, self._at_work
+        if at_work is not None:
+            self._hear(at_work[0].concluded(code, words[-1] if code and words else "", self._why), *at_work)
+
+    def _hear(self, update: Update, _before: Update, tell: Callable[[Update], object]) -> None:
+        self._at_work = (update, tell) if update.ended is None else None
+        tell(update)
 
 
 # The process itself.
 
 
 def main() -> int:
-    """0 for an update that is over, 1 for one that failed and says why, 2 without a job."""
+    """0 when no job came for a while, 1 behind an update that failed and says why."""
     told = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever a library prints goes to stderr
-    line = sys.stdin.readline()
-    if not line:
-        return 2
-    take_keys(line)
-    threading.Thread(target=_end_with_the_app, daemon=True).start()
-    job = Job.from_line(line)
-    _be_humble(job)
-    for update in does(job):
-        told.write(update.to_line())
-    return int(update.outcome == "failed")
+    lines: SimpleQueue[str] = SimpleQueue()
+    threading.Thread(target=_hand_on, args=(lines,), daemon=True).start()
+    spent = 0.0
+    while True:
+        try:
+            take_keys(line := lines.get(timeout=KEPT_SECONDS))
+        except Empty:
+            return 0
+        job = Job.from_line(line)
+        _be_humble(job)
+        for update in does(job, spent):
+            told.write(update.to_line())
+        if update.outcome == "failed":
+            return 1
+        spent = time.process_time()
 
 
-def does(job: Job) -> Iterator[Update]:
-    """The job's update, again whenever it got on; the last one has `ended`, or failed."""
+def does(job: Job, spent: float | None = None) -> Iterator[Update]:
+    """The job's update, again whenever it got on; the last one has `ended`, or failed. spent: processor seconds this
+    process took for something else; None: all so far."""
+    spent = time.process_time() if spent is None else spent
     from omnidraft.learning.training import worker  # brings torch: only now, when priority and threads are set
 
     began, update = time.perf_counter(), job.update
@@ -133,7 +156,7 @@ def does(job: Job) -> Iterator[Update]:
         return
     yield replace(
         update, state=State.IDLE, ended=time.time(), seconds=time.perf_counter() - began,
-        cpu_seconds=time.process_time(), peak_mb=system.peak_memory() / 1e6,
+        cpu_seconds=time.process_time() - spent, peak_mb=system.peak_memory() / 1e6,
     )  # fmt: skip
 
 
@@ -151,11 +174,14 @@ def _be_humble(job: Job) -> None:
     import torch
 
     torch.set_num_threads(job.threads)
-    torch.set_num_interop_threads(1)
+    if torch.get_num_interop_threads() > 1:  # may be said once
+        torch.set_num_interop_threads(1)
 
 
-def _end_with_the_app() -> None:
-    sys.stdin.read()
+def _hand_on(lines: SimpleQueue[str]) -> None:
+    """What the app says; its end is this process's."""
+    for line in sys.stdin:
+        lines.put(line)
     os._exit(2)
 
 
