@@ -16,7 +16,7 @@ from tests.profiles.conftest import record
 from ui.server import make_app
 
 SECRET = "Brunhilde"
-MARKS = {"": f"{SECRET} asks", "learning": f"{SECRET} asks", "profiles": "profiles/ada"}
+MARKS = {"": f"{SECRET} asks", "learning": "profiles/ada", "profiles": "profiles/ada"}
 
 
 class Person:
@@ -84,7 +84,7 @@ def test_what_one_does_on_the_learning_page_stays_there(people, hers):
     assert "Removed" in grace.click("od-forget-all", ["forget everything"])
     seen = ada.arrive("learning")
     assert 'data-state=\\"paused' not in seen
-    assert f"{SECRET} asks" in seen
+    assert "profiles/ada" in seen
     with ReplayStore(hers.replay) as replay:
         assert len(replay.answers) == 1
 
