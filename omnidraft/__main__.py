@@ -20,7 +20,7 @@ from omnidraft.storage.paths import PROGRAM
 
 _COMMANDS = {
     "chat": "talk to a model, or answer prompts and print JSON",
-    "models": "list the models found, get or import one",
+    "models": "list the models found, or get one",
     "bench": "measure what the project claims",
     "profile": "list and forget what belongs to a person",
     "worker": "lend this machine to a larger model's layers",

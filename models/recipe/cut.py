@@ -4,18 +4,18 @@ Byte-level BPE applies its merges in the order it learned them, so the first one
 every text where the full one does and maybe in more places, and the rows of its pieces are already trained.
 """
 
-import json
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import gguf
+import numpy as np
 import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM
 
-from omnidraft.backends.gguf.convert import convert_folder
+from omnidraft.backends.gguf.header import permuted
+from omnidraft.storage.scratch import replacing
 
 LAYERS = (0, 1, 10, 20, 29)
 PIECES = 8192
@@ -85,10 +85,60 @@ def new_model(source: Path, vocabulary: Vocabulary, layers: Sequence[int] = LAYE
 
 
 def export(path: Path, vocabulary: Vocabulary, model: LlamaForCausalLM, dtype: str = "Q8_0") -> None:
-    """Write `path`, whole or not at all."""
-    ends = {"bos_token": vocabulary.full[1], "eos_token": vocabulary.full[2], "chat_template": TEMPLATE}
-    with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(folder)
-        vocabulary.tokenizer().save(str(Path(folder, "tokenizer.json")))
-        Path(folder, "tokenizer_config.json").write_text(json.dumps(ends), encoding="utf-8")
-        convert_folder(Path(folder), path, dtype, "smol-drafter", "cc-by-sa-4.0")
+    """Write `path`, whole or not at all. dtype: of the matrices, "F32" or "Q8_0"."""
+    with replacing(path) as temporary:
+        writer = gguf.GGUFWriter(temporary, "llama")
+        _put_settings(writer, model.config)
+        writer.add_file_type(gguf.LlamaFileType.ALL_F32 if dtype == "F32" else gguf.LlamaFileType.MOSTLY_Q8_0)
+        _put_vocabulary(writer, vocabulary)
+        for name, weight in _tensors(model):
+            if dtype == "F32" or weight.ndim < 2:
+                writer.add_tensor(name, weight)
+            else:
+                kind = gguf.GGMLQuantizationType[dtype]
+                writer.add_tensor(name, gguf.quants.quantize(weight, kind), raw_dtype=kind)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+
+
+def _put_settings(writer: gguf.GGUFWriter, config: LlamaConfig) -> None:
+    writer.add_name("smol-drafter")
+    writer.add_license("cc-by-sa-4.0")
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_rope_dimension_count(config.head_dim)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+
+
+def _put_vocabulary(writer: gguf.GGUFWriter, vocabulary: Vocabulary) -> None:
+    size = len(vocabulary.ids)
+    kinds = [gguf.TokenType.CONTROL if token < vocabulary.control else gguf.TokenType.NORMAL for token in range(size)]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_vocab_size(size)
+    writer.add_token_list(list(vocabulary.ids))
+    writer.add_token_types(kinds)
+    writer.add_token_merges([" ".join(merge) for merge in vocabulary.merges])
+    writer.add_add_bos_token(False)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_chat_template(TEMPLATE)
+
+
+def _tensors(model: LlamaForCausalLM) -> Iterator[tuple[str, np.ndarray]]:
+    """(GGUF name, float32 array) of every weight but the output matrix, which is the embedding."""
+    config = model.config
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
+    for name, weight in model.state_dict().items():
+        if name != "lm_head.weight":
+            array, count = weight.float().numpy(), heads.get(name.split(".")[-2])
+            theirs = names.get_name(name, try_suffixes=(".weight",))
+            yield str(theirs), np.ascontiguousarray(permuted(array, count) if count else array)

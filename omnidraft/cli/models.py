@@ -1,4 +1,4 @@
-"""`models`: what is found; `models get`: fetch one; `models import`: a drafter from a Hugging Face folder."""
+"""`models`: what is found; `models get`: fetch one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from pathlib import Path
 from omnidraft.app import catalog
 from omnidraft.app.hub import Download, HubError, RemoteModel, best, list_models, named
 from omnidraft.backends.discovery import find_models
-from omnidraft.backends.gguf.convert import DTYPES, convert_folder
-from omnidraft.backends.gguf.file import ModelInfo, read_info
+from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.sizes import available_bytes
-from omnidraft.backends.prompting.templates import AS_LINES, NO_TEMPLATE
 from omnidraft.cli.report import add_action
 from omnidraft.errors import ModelError
 from omnidraft.format import short, size
-from omnidraft.storage.paths import BUNDLED_MODELS, DataHome, find_data_home, make_folder
+from omnidraft.storage.paths import BUNDLED_MODELS, DataHome, find_data_home
 
 _LOOKS = 0.5  # seconds between two words about how far it has come
 
@@ -33,15 +31,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="one of " + ", ".join(known.name for known in catalog.KNOWN) + "; or OWNER/NAME[:FILE], a repository of "
         "the Hugging Face Hub, and a file or a format of it (Q4_K_M); without one the best that fits this memory",
     )
-    sub = add_action(actions, "import", "make a drafter of a small Llama-like Hugging Face folder", bring)
-    sub.description = (
-        "Make a GGUF file of a small Llama-like Hugging Face folder, so that it can be a drafter. The file goes to the "
-        "models folder of the data home, where --drafter finds it by name."
-    )
-    sub.add_argument("source", type=Path, metavar="FOLDER", help="the folder with config.json and the weights")
-    sub.add_argument("--dtype", default="Q8_0", choices=DTYPES, type=str.upper, help="type of the weights")
-    sub.add_argument("--name", help="what to call it (default: the folder's name)")
-    sub.add_argument("--force", action="store_true", help="replace a file of the same name")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -140,20 +129,3 @@ def _follow(download: Download) -> None:
             print(f"\r{download.state}: {share}% of {size(download.model.size)}", end="  ", file=sys.stderr, flush=True)
     if sys.stderr.isatty():
         print(file=sys.stderr)
-
-
-def bring(args: argparse.Namespace, home: DataHome) -> int:
-    """Convert and print `path  size`."""
-    name = args.name or args.source.resolve().name
-    if not name or Path(name).name != name or name.startswith("."):
-        raise ModelError(f"A model cannot be called {name[:100]!r}; give a plain file name with --name.")
-    make_folder(home.models)
-    out = home.models / f"{name}-{args.dtype.lower()}.gguf"
-    if out.exists() and not args.force:
-        raise ModelError(f"{out} exists already; give another --name, or --force to replace it.")
-    convert_folder(args.source, out, args.dtype, name)
-    info = read_info(out)
-    print(f"{out}  {short(info.parameters)} parameters  {size(info.file_size)}")
-    if info.chat_template is None:
-        print(f"{NO_TEMPLATE.format(info.name)}, {AS_LINES}.", file=sys.stderr)
-    return 0

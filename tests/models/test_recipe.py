@@ -10,8 +10,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from models.recipe import __main__ as recipe
-from models.recipe.cut import TEMPLATE, export, new_model, read_vocabulary
-from omnidraft.backends.gguf.convert import convert_folder
+from models.recipe.cut import Vocabulary, export, new_model, read_vocabulary
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.llama_file import llama_logits
 
@@ -36,12 +35,10 @@ def folder(tmp_path_factory) -> Path:
         num_attention_heads=2, num_key_value_heads=1, tie_word_embeddings=True, bos_token_id=1, eos_token_id=2,
         max_position_embeddings=1024,
     )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(folder / "source")
-    tokenizer.save(str(folder / "source/tokenizer.json"))
-    settings = {"bos_token": CONTROL[1], "eos_token": CONTROL[2], "chat_template": TEMPLATE}
-    (folder / "source/tokenizer_config.json").write_text(json.dumps(settings))
+    learned = json.loads(tokenizer.to_str())["model"]
+    vocabulary = Vocabulary(list(learned["vocab"]), learned["vocab"], learned["merges"], len(CONTROL))
     for name in recipe.WRITERS:
-        convert_folder(folder / "source", folder / name, "F32")
+        export(folder / name, vocabulary, LlamaForCausalLM(config), "F32")
     (folder / "pretrain").mkdir()
     talk = [{"role": "user", "content": TEXT}, {"role": "assistant", "content": TEXT}] * 2
     record = json.dumps({"task": "math", "messages": talk})

@@ -78,8 +78,7 @@ def read_header(path: str | Path) -> GgufHeader:
     if path.is_dir():
         if (path / "config.json").is_file():
             raise ModelError(
-                f"{path} is a Hugging Face folder, which can only be a target; a drafter must be a GGUF file, which "
-                "`python -m omnidraft models import` makes of a Llama-like folder."
+                f"{path} is a Hugging Face folder, which can only be a target; a drafter must be a GGUF file."
             )
         raise ModelError(f"{path} is a folder; name the .gguf file inside it.")
     if not stat.S_ISREG(status.st_mode):

@@ -23,16 +23,28 @@ import psutil
 from gguf import GGMLQuantizationType, GGUFWriter
 from gguf.quants import quantize
 
-from omnidraft.backends.gguf.convert import need_space, replacing
 from omnidraft.backends.gguf.header import MappedTensor, map_tensors, permuted, read_header
 from omnidraft.errors import ModelError, StorageError
-from omnidraft.storage.files import as_stored, erase, put_in, read, read_json, readable, sync_folder, write_atomically
+from omnidraft.format import size
+from omnidraft.storage import scratch
+from omnidraft.storage.files import (
+    as_stored,
+    erase,
+    put_in,
+    read,
+    read_json,
+    readable,
+    reason,
+    sync_folder,
+    write_atomically,
+)  # fmt: skip
 from omnidraft.storage.vault import vault_of
 
 ADAPTER = "adapter.gguf"  # what llama.cpp serves, F16
 WEIGHTS = "weights.npz"  # what training continues from, F32
 META = "meta.json"
 SCHEMA = 1
+_PART = ".gguf-part"  # ends the names of drafters that are being written
 
 
 @dataclass(frozen=True)
@@ -295,24 +307,37 @@ def write_merged(drafter: Path, adapter: Path, out: Path) -> Path:
     adapter: a GGUF LoRA of this drafter. Types stay: F16 rounds the sum to 1/2048 of itself, Q8_0 to 1/254 of the
     largest weight among 32 neighbours.
     """
-    need_space(out.parent, drafter.stat().st_size)
+    _need_space(out.parent, drafter.stat().st_size)
     with readable(adapter) as lora, _writing(out) as temporary:
         shutil.copyfile(drafter, temporary)
         _merge(temporary, lora)
     return out
 
 
+def _need_space(folder: Path, needed: int) -> None:
+    """StorageError unless `folder` has `needed` bytes free, and 5% to spare."""
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if free < 1.05 * needed:
+        raise StorageError(f"{folder} has {size(free)} free; this needs {size(1.05 * needed)}.")
+
+
 @contextmanager
 def _writing(out: Path) -> Iterator[Path]:
-    """A file to write to, moved to `out` when the block ends well; sealed where that is encrypted."""
+    """A file to write to, moved to `out` when the block ends well; sealed where that is encrypted. What killed
+    processes left in that folder, for whatever file, goes first. StorageError."""
     vault = vault_of(out)
-    with replacing(out) as stored:
-        if vault is None:
-            yield stored
-            return
-        with vault.scratch() as folder:
-            yield folder / out.name
-            put_in(folder / out.name, stored)
+    try:
+        scratch.sweep_files(out.parent, f".*{_PART}")
+        with scratch.replacing(out, _PART) as stored:
+            if vault is None:
+                yield stored
+                return
+            with vault.scratch() as folder:
+                yield folder / out.name
+                put_in(folder / out.name, stored)
+    except OSError as error:
+        raise StorageError(f"{out} cannot be written: {reason(error)}.") from error
 
 
 def _merge(file: Path, lora: Path) -> None:

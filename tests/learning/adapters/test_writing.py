@@ -1,17 +1,17 @@
-"""Large files are there whole or not at all, and a full disk is noticed before they are written."""
+"""A drafter with its adapter added in is there whole or not at all, and a full disk is noticed before it is written."""
 
 from types import SimpleNamespace
 
 import pytest
 
-from omnidraft.backends.gguf import convert
 from omnidraft.errors import StorageError
+from omnidraft.learning.adapters import versions
 
 
 def test_what_a_killed_process_left_is_deleted_and_what_is_written_is_not(tmp_path):
-    (tmp_path / ".big.gguf.x.gguf-part").write_bytes(b"x")
-    with convert.replacing(tmp_path / "other.gguf") as fresh:
-        with convert.replacing(tmp_path / "out.gguf"):
+    (tmp_path / f".big.gguf.x{versions._PART}").write_bytes(b"x")
+    with versions._writing(tmp_path / "other.gguf") as fresh:
+        with versions._writing(tmp_path / "out.gguf"):
             pass
         assert sorted(path.name for path in tmp_path.iterdir()) == [fresh.name, "out.gguf"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.gguf", "out.gguf"]
@@ -19,7 +19,7 @@ def test_what_a_killed_process_left_is_deleted_and_what_is_written_is_not(tmp_pa
 
 def test_an_interrupted_file_leaves_nothing_behind(tmp_path):
     def write() -> None:
-        with convert.replacing(tmp_path / "out.gguf") as made:
+        with versions._writing(tmp_path / "out.gguf") as made:
             made.write_bytes(b"half")
             raise KeyboardInterrupt
 
@@ -30,6 +30,7 @@ def test_an_interrupted_file_leaves_nothing_behind(tmp_path):
 
 def test_a_full_disk_is_noticed_before_writing(tmp_path, monkeypatch):
     usage = SimpleNamespace(total=10**9, used=0, free=10**6)
-    monkeypatch.setattr(convert.shutil, "disk_usage", lambda folder: usage)
+    monkeypatch.setattr(versions.shutil, "disk_usage", lambda folder: usage)
+    (drafter := tmp_path / "drafter.gguf").write_bytes(bytes(10**6))
     with pytest.raises(StorageError, match="free"):
-        convert.need_space(tmp_path, 10**6)
+        versions.write_merged(drafter, tmp_path / "none", tmp_path / "out.gguf")
