@@ -54,7 +54,7 @@ def test_a_killed_child_is_gone_and_its_lines_end(environment):
 
 def test_the_package_is_found_from_anywhere(environment, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    child = LineChild("omnidraft.lab.child", environment=environment)
+    child = LineChild("omnidraft", environment=environment)
     list(child.lines())
     assert child.ended() != 0
     assert "No module named" not in child.last_words()

@@ -117,7 +117,7 @@ def contents(session, chat: str) -> list[str]:
 def values_of(session, system: str) -> list:
     """What the options' components send."""
     s = session.settings.sampling
-    return [system, s.temperature, s.top_p, s.min_p, s.top_k, s.repeat_penalty, s.max_tokens, "", "", s.thinking]
+    return [system, s.temperature, s.top_p, s.min_p, s.top_k, s.repeat_penalty, s.max_tokens, "", s.thinking]
 
 
 # What belongs to others, or is gone
