@@ -143,8 +143,8 @@ class Assistant:
 
         adapter: a GGUF LoRA; AUTO: what was learned for this drafter and vocabulary; NO_ADAPTER: the drafter as it
         came; None: AUTO for an assistant that learns. What is loaded stays loaded if anything of the new cannot be: the
-        error says why. projector: what the target sees pictures
-        through; None: what the settings name, else what lies beside it.
+        error says why. projector: what the target sees pictures through; None: what the settings name, else what lies
+        beside it.
         """
         adapter = adapter or (AUTO if self._learns else NO_ADAPTER)
         with self._models.held():

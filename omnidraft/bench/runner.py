@@ -162,7 +162,7 @@ class Speed(Plan):
     """methods against plain decoding, in turns"""
 
     target: tuple[str, ...] = words((), _MODELS)
-    tasks: tuple[str, ...] = words(TASKS, _TASKS)
+    tasks: tuple[str, ...] = words(TASKS, f"of {', '.join(TASKS)}, or files of prompts")
     methods: tuple[str, ...] = words(("plain", "lookup", "fixed:4", "adaptive"), "ways of decoding")
     temperature: tuple[str, ...] = words(COLUMNS, _COLUMNS)
     prompts: int = _count(6, "per task")

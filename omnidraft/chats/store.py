@@ -124,6 +124,12 @@ class ChatStore:
                 self._db.run("DELETE FROM messages WHERE chat = ?", (chat,))
                 self._db.run("DELETE FROM conversations WHERE id = ?", (chat,))
 
+    def clear(self) -> None:
+        """As `delete`, of everything, also presets and prompts that earlier versions kept."""
+        with self._deleting():
+            for table in ("messages", "conversations", "library"):
+                self._db.run(f"DELETE FROM {table}")
+
     def erased(self) -> bool:
         """Have what was deleted leave the file now. False: another program reads it; the next opening does the rest."""
         self._eraser.finish()

@@ -230,7 +230,7 @@ def forget_everything_from(paths: ProfilePaths, store: ChatStore) -> Forgotten:
     _refuse_others(paths)
     conversations = len(store.conversations())
     gone = _forget_files(paths, conversations, [paths.chats.with_name(paths.chats.name + end) for end in _OPEN])
-    store.delete(*(chat.id for chat in store.conversations()))
+    store.clear()
     if not store.erased():
         raise StorageError(f"{paths.chats} is being read by another program; close it and repeat this.")
     return gone

@@ -65,3 +65,15 @@ def test_nothing_is_forgotten_while_another_program_would_write_it_back(home, ad
         assert len(store.conversations()) == 1
         monkeypatch.undo()
         assert forget_everything_from(ada, store).conversations == 1
+
+
+def test_what_an_earlier_version_kept_beside_conversations_goes_with_everything(ada):
+    prompt = "Brunhilde's own prompt"
+    with ChatStore(ada.chats):
+        pass
+    with closing(sqlite3.connect(ada.chats)) as connection, connection:
+        connection.execute("INSERT INTO library VALUES ('prompt', 'mine', ?)", (prompt,))
+    with ChatStore(ada.chats) as store:
+        forget_everything_from(ada, store)
+    for file in ada.root.rglob("chats*"):
+        assert prompt.encode() not in file.read_bytes(), file

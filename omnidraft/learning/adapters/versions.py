@@ -37,7 +37,7 @@ from omnidraft.storage.files import (
     reason,
     sync_folder,
     write_atomically,
-)  # fmt: skip
+)
 from omnidraft.storage.vault import vault_of
 
 ADAPTER = "adapter.gguf"  # what llama.cpp serves, F16

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from omnidraft.errors import OmniDraftError
 from omnidraft.learning.material.record import Answered, Pairing, record_of
@@ -22,9 +21,6 @@ from omnidraft.learning.update import Update
 from omnidraft.storage.database import Database, Migration
 from omnidraft.storage.paths import ProfilePaths
 from omnidraft.storage.scratch import FileLock
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger("omnidraft.learning")
 APPLICATION_ID = 0x4F44_4D31  # "ODM1" in the SQLite header
