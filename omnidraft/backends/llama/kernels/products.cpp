@@ -1,0 +1,402 @@
+// Products of weights with few or many rows of activations, for ggml's processor backend: a buffer type of its own in
+// ggml's list of layouts, so that it runs in ggml's own threads and graphs.
+//
+// A pass of a language model reads all weights once; this is what takes time, so a tile of weights is unpacked once and
+// multiplied with up to ROWS rows of activations. Every output is added up in one order, however many rows a pass has,
+// so that no bit of a row depends on its neighbours. vectors.h has what differs between instruction sets, formats.h how
+// weights lie; nothing here knows models or drafts.
+#include "formats.h"
+#include "inside_ggml.h"
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+namespace {
+
+// Activations of a chunk of columns: codes of -127 to 127, d what one of them is worth. Of both halves (or of all,
+// in [0], where a format's chunks are not parted) the sum times d, and what the integer product of a row starts from,
+// which is -bias times the sum.
+struct activations {
+    int8_t code[CHUNK];
+    int32_t start[2];
+    float sum[2];
+    float d;
+};
+
+// One block of activations, as ggml's Q8_0 and Q8_K have them: d = the largest size / 127, to the nearest.
+template <class F> void quantize(const float *x, activations *to) {
+    constexpr int columns = block_columns<F>, parts = F::PARTS == 2 ? 2 : 1;
+    float most = 0;
+    for (int i = 0; i < columns; i++) most = std::max(most, std::fabs(x[i]));
+    const float d = most / 127, by = most > 0 ? 127 / most : 0;
+    for (int c = 0; c < F::CHUNKS; c++, x += CHUNK, to++) {
+        for (int i = 0; i < CHUNK; i++) {  // rounded by adding 1.5 * 2^23, whose last bit is worth one
+            float moved = x[i] * by + 12582912.0f;
+            int32_t bits;
+            memcpy(&bits, &moved, 4);
+            to->code[i] = (int8_t)(bits - 0x4b400000);
+        }
+        for (int part = 0; part < parts; part++) {
+            int32_t sum = 0;
+            for (int i = 0; i < CHUNK / parts; i++) sum += to->code[part * CHUNK / parts + i];
+            to->start[part] = -bias<F> * sum, to->sum[part] = sum;
+        }
+        to->d = d;
+    }
+}
+
+// sums[R][VECTORS] += the products of a part of a chunk with R rows of activations, exact. x: rows `stride` apart.
+template <class F, int R, bool UNPACKED>
+inline void multiply_part(const uint8_t *lines, const activations *x, size_t stride, int part, ints (*sums)[VECTORS]) {
+    constexpr int of_part = F::PARTS == 2 ? 4 : 8;
+    constexpr int together = std::min(of_part, lines_in_a_partial(most<F>));
+    UNROLL for (int first = 0; first < of_part; first += together) {
+        partial partials[R][VECTORS];
+        UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < VECTORS; v++) partials[r][v] = begin(sums[r][v]);
+        UNROLL for (int i = 0; i < together; i++) {
+            const int j = part * of_part + first + i;
+            bytes codes[VECTORS];
+            UNROLL for (int v = 0; v < VECTORS; v++)
+                codes[v] = UNPACKED ? load<bytes>(lines + 64 * j + WIDTH * v) : line<F>(lines + WIDTH * v, j);
+            UNROLL for (int r = 0; r < R; r++) {
+                const int32_t a = four(x[r * stride].code + 4 * j);
+                UNROLL for (int v = 0; v < VECTORS; v++)
+                    partials[r][v] = is_signed<F> ? step_signed(partials[r][v], codes[v], a) : step(partials[r][v], codes[v], a);
+            }
+        }
+        UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < VECTORS; v++) sums[r][v] = end(sums[r][v], partials[r][v]);
+    }
+}
+
+template <class F> inline floats scale_at(const uint8_t *head, int v) {
+    const uint16_t *d = (const uint16_t *)head + LANES * v;
+    return F::BF16 ? from_bf16(d) : from_halves(d);
+}
+
+constexpr int AHEAD = 2048;  // bytes that are fetched before they are needed
+
+// y[R][GROUP] = the products of a group of weight rows (its heads and lines) with R rows of activations.
+template <class F, int R, bool UNPACKED>
+void tile(const uint8_t *head, const uint8_t *lines, int blocks, const activations *x, size_t stride, float (*y)[GROUP]) {
+    constexpr int parts = F::PARTS == 2 ? 2 : 1, size = UNPACKED ? 512 : chunk_bytes<F>;
+    floats sum[R][VECTORS] = {};
+    for (int b = 0; b < blocks; b++, head += head_bytes<F>) {
+        const int8_t *scales = (const int8_t *)head + 32 * (1 + F::LEAST);
+        floats inner[R][VECTORS] = {};
+        for (int c = 0; c < F::CHUNKS; c++, lines += size, x++)
+            UNROLL for (int part = 0; part < parts; part++) {
+                if (!UNPACKED) UNROLL for (int i = 64 * part; i < size; i += 64 * parts) __builtin_prefetch(lines + AHEAD + i);
+                ints dot[R][VECTORS];
+                UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < VECTORS; v++) dot[r][v] = all(x[r * stride].start[part]);
+                multiply_part<F, R, UNPACKED>(lines, x, stride, part, dot);
+                UNROLL for (int v = 0; v < VECTORS; v++) {
+                    if constexpr (F::PARTS == 0) {
+                        UNROLL for (int r = 0; r < R; r++) inner[r][v] = to_floats(dot[r][v]);
+                    } else {
+                        const floats scale = from_codes(scales + 16 * (c * parts + part) + LANES * v);
+                        UNROLL for (int r = 0; r < R; r++) inner[r][v] = fma(to_floats(dot[r][v]), scale, inner[r][v]);
+                    }
+                }
+            }
+        const activations *of_block = x - F::CHUNKS;
+        UNROLL for (int v = 0; v < VECTORS; v++) {
+            const floats d = scale_at<F>(head, v);
+            UNROLL for (int r = 0; r < R; r++) sum[r][v] = fma(inner[r][v], d * all(of_block[r * stride].d), sum[r][v]);
+        }
+        if constexpr (F::LEAST) UNROLL for (int v = 0; v < VECTORS; v++) {
+            const floats m = scale_at<F>(head + 32, v);
+            floats least[R] = {};
+            if constexpr (F::PARTS == 0) {
+                UNROLL for (int r = 0; r < R; r++) least[r] = all(of_block[r * stride].sum[0]);
+            } else UNROLL for (int i = 0; i < F::CHUNKS * parts; i++) {
+                const floats value = from_bytes((const uint8_t *)scales + 16 * (F::CHUNKS * parts + i) + LANES * v);
+                UNROLL for (int r = 0; r < R; r++) least[r] = fma(value, all(of_block[r * stride + i / parts].sum[i % parts]), least[r]);
+            }
+            UNROLL for (int r = 0; r < R; r++) sum[r][v] = fma(least[r], m * all(of_block[r * stride].d), sum[r][v]);
+        }
+    }
+    memcpy(y, sum, sizeof sum);
+}
+
+// The same of floats: sums of 32 columns each are added up.
+template <class F, int R> void tile_of_floats(const uint8_t *w, int64_t columns, const float *x, size_t stride, float (*y)[GROUP]) {
+    floats sum[R][VECTORS] = {};
+    for (int64_t first = 0; first < columns; first += CHUNK) {
+        floats inner[R][VECTORS] = {};
+        const int n = (int)std::min<int64_t>(CHUNK, columns - first);
+        for (int k = 0; k < n; k++, w += GROUP * F::BYTES, x++) {
+            __builtin_prefetch(w + AHEAD);
+            UNROLL for (int v = 0; v < VECTORS; v++) {
+                const floats weights = F::weights(w + F::BYTES * LANES * v);
+                UNROLL for (int r = 0; r < R; r++) inner[r][v] = fma(weights, all(x[r * stride]), inner[r][v]);
+            }
+        }
+        UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < VECTORS; v++) sum[r][v] += inner[r][v];
+    }
+    memcpy(y, sum, sizeof sum);
+}
+
+// What a matrix in this buffer type is computed by. Rows of activations are prepared once (`row_bytes` each), then any
+// thread multiplies groups of weight rows with them; `unpack` pays from some rows on.
+struct product : ggml::cpu::tensor_traits {
+    virtual int columns_of_block() const = 0;
+    virtual size_t group_bytes(int64_t columns) const = 0;
+    virtual size_t row_bytes(int64_t columns) const = 0;
+    virtual size_t unpacked_bytes(int64_t) const { return 0; }  // 0: is not unpacked
+    virtual void lay_out(const uint8_t *rows, size_t row_size, int count, int64_t columns, uint8_t *group) const = 0;
+    virtual void prepare(const float *x, int64_t columns, void *row) const = 0;
+    virtual void unpack(const uint8_t *, int64_t, uint8_t *) const {}
+    // unpacked: of this group, or null. rows <= ROWS.
+    virtual void multiply(const uint8_t *group, const uint8_t *unpacked, int64_t columns, const void *x, int rows, float (*y)[GROUP]) const = 0;
+    bool work_size(int threads, const ggml_tensor *op, size_t &size) override;
+    bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override;
+};
+
+template <int MOST, class Call> inline void with_constant(int n, Call call) {
+    if constexpr (MOST > 1) if (n < MOST) return with_constant<MOST - 1>(n, call);
+    call(std::integral_constant<int, MOST>());
+}
+
+template <class F> struct quantized : product {
+    static int blocks(int64_t columns) { return (int)(columns / block_columns<F>); }
+    static size_t heads(int64_t columns) { return aligned(blocks(columns) * head_bytes<F>); }
+    int columns_of_block() const override { return block_columns<F>; }
+    size_t group_bytes(int64_t columns) const override { return heads(columns) + columns / CHUNK * chunk_bytes<F>; }
+    size_t row_bytes(int64_t columns) const override { return columns / CHUNK * sizeof(activations); }
+    size_t unpacked_bytes(int64_t columns) const override { return F::LOW == 8 ? 0 : columns * GROUP; }
+    void lay_out(const uint8_t *rows, size_t row_size, int count, int64_t columns, uint8_t *group) const override {
+        memset(group, 0, group_bytes(columns));
+        block one{};
+        for (int r = 0; r < count; r++)
+            for (int b = 0; b < blocks(columns); b++) {
+                F::read(rows + r * row_size + b * F::BYTES, one);
+                ::lay_out<F>(one, r, group + b * head_bytes<F>, group + heads(columns) + b * F::CHUNKS * chunk_bytes<F>);
+            }
+    }
+    void prepare(const float *x, int64_t columns, void *row) const override {
+        for (int b = 0; b < blocks(columns); b++) quantize<F>(x + b * block_columns<F>, (activations *)row + b * F::CHUNKS);
+    }
+    void unpack(const uint8_t *group, int64_t columns, uint8_t *to) const override {
+        const uint8_t *lines = group + heads(columns);
+        for (int64_t c = 0; c < columns / CHUNK; c++, lines += chunk_bytes<F>, to += 512)
+            UNROLL for (int j = 0; j < 8; j++) UNROLL for (int v = 0; v < VECTORS; v++) {
+                const bytes codes = line<F>(lines + WIDTH * v, j);
+                memcpy(to + 64 * j + WIDTH * v, &codes, WIDTH);
+            }
+    }
+    void multiply(const uint8_t *group, const uint8_t *unpacked, int64_t columns, const void *x, int rows, float (*y)[GROUP]) const override {
+        const auto *from = (const activations *)x;
+        const size_t stride = columns / CHUNK;
+        if (unpacked && rows == ROWS) return tile<F, ROWS, true>(group, unpacked, blocks(columns), from, stride, y);
+        with_constant<ROWS>(rows, [&](auto r) { tile<F, r, false>(group, group + heads(columns), blocks(columns), from, stride, y); });
+    }
+};
+
+template <class F> struct floating : product {
+    int columns_of_block() const override { return 1; }
+    size_t group_bytes(int64_t columns) const override { return aligned(columns * GROUP * F::BYTES); }
+    size_t row_bytes(int64_t columns) const override { return columns * sizeof(float); }
+    void lay_out(const uint8_t *rows, size_t row_size, int count, int64_t columns, uint8_t *group) const override {
+        memset(group, 0, group_bytes(columns));
+        for (int64_t k = 0; k < columns; k++)
+            for (int r = 0; r < count; r++) memcpy(group + F::BYTES * (GROUP * k + r), rows + r * row_size + F::BYTES * k, F::BYTES);
+    }
+    void prepare(const float *x, int64_t columns, void *row) const override { memcpy(row, x, columns * sizeof(float)); }
+    void multiply(const uint8_t *group, const uint8_t *, int64_t columns, const void *x, int rows, float (*y)[GROUP]) const override {
+        with_constant<ROWS>(rows, [&](auto r) { tile_of_floats<F, r>(group, columns, (const float *)x, columns, y); });
+    }
+};
+
+// How the work buffer of one operation is divided. Rows of activations are sorted by the matrix (expert) they go to.
+struct plan {
+    int64_t columns, outputs, matrices, rows, groups;
+    size_t row_bytes, unpacked_bytes;
+    int32_t *order, *first;  // rows in the order of their matrices; where each matrix's begin
+    uint8_t *x, *unpacked;
+    size_t size;
+
+    plan(const product &p, const ggml_tensor *op, int threads, void *work) {
+        const ggml_tensor *w = op->src[0];
+        columns = w->ne[0], outputs = w->ne[1], matrices = w->ne[2];
+        rows = ggml_nrows(op), groups = (outputs + GROUP - 1) / GROUP;
+        row_bytes = p.row_bytes(columns), unpacked_bytes = aligned(p.unpacked_bytes(columns));
+        const size_t ordered = aligned(4 * rows), starts = aligned(4 * (matrices + 1)), prepared = aligned(rows * row_bytes);
+        order = (int32_t *)aligned((size_t)work);
+        first = (int32_t *)((uint8_t *)order + ordered);
+        x = (uint8_t *)first + starts;
+        unpacked = x + prepared;
+        size = 64 + ordered + starts + prepared + threads * unpacked_bytes;
+    }
+};
+
+void sort_rows(const plan &plan, const ggml_tensor *ids) {  // by counting, each matrix's rows in the order they come
+    std::fill(plan.first, plan.first + plan.matrices + 1, 0);
+    const auto matrix_of = [&](int64_t row) -> int32_t {
+        if (!ids) return 0;
+        const int64_t slot = row % ids->ne[0], token = row / ids->ne[0];
+        return *(const int32_t *)((const char *)ids->data + slot * ids->nb[0] + token * ids->nb[1]);
+    };
+    for (int64_t row = 0; row < plan.rows; row++) plan.first[matrix_of(row) + 1]++;
+    for (int64_t m = 0; m < plan.matrices; m++) plan.first[m + 1] += plan.first[m];
+    for (int64_t row = 0; row < plan.rows; row++) plan.order[plan.first[matrix_of(row)]++] = (int32_t)row;
+    for (int64_t m = plan.matrices; m > 0; m--) plan.first[m] = plan.first[m - 1];
+    plan.first[0] = 0;
+}
+
+// Where the activations of a row of `op` lie; with experts every one of a token's may share them.
+const float *source_of(const ggml_tensor *op, int64_t row) {
+    const ggml_tensor *x = op->src[1];
+    const int64_t i1 = row % op->ne[1], i2 = row / op->ne[1] % op->ne[2], i3 = row / op->ne[1] / op->ne[2];
+    return (const float *)((const char *)x->data + i1 % x->ne[1] * x->nb[1] + i2 * x->nb[2] + i3 * x->nb[3]);
+}
+float *target_of(const ggml_tensor *op, int64_t row) {
+    const int64_t i1 = row % op->ne[1], i2 = row / op->ne[1] % op->ne[2], i3 = row / op->ne[1] / op->ne[2];
+    return (float *)((char *)op->data + i1 * op->nb[1] + i2 * op->nb[2] + i3 * op->nb[3]);
+}
+
+constexpr size_t CACHED = 1 << 20;  // bytes of activations that stay in a core's cache while weights pass by
+
+void multiply_groups(const product &p, const plan &plan, const ggml_tensor *op, int64_t matrix, int64_t begin, int64_t end, uint8_t *unpacked) {
+    const size_t group_bytes = p.group_bytes(plan.columns);
+    const auto *weights = (const uint8_t *)op->src[0]->data + matrix * plan.groups * group_bytes;
+    const int64_t together = std::max<int64_t>(1, CACHED / plan.row_bytes / ROWS) * ROWS;
+    for (int64_t m0 = plan.first[matrix], last = plan.first[matrix + 1]; m0 < last; m0 += together)
+        for (int64_t g = begin; g < end; g++) {
+            const uint8_t *group = weights + g * group_bytes;
+            const int64_t m1 = std::min(last, m0 + together);
+            const bool unpacks = plan.unpacked_bytes && m1 - m0 >= 3 * ROWS;
+            if (unpacks) p.unpack(group, plan.columns, unpacked);
+            for (int64_t m = m0; m < m1; m += ROWS) {
+                const int count = (int)std::min<int64_t>(ROWS, m1 - m);
+                float y[ROWS][GROUP];
+                p.multiply(group, unpacks ? unpacked : nullptr, plan.columns, plan.x + m * plan.row_bytes, count, y);
+                const size_t written = 4 * std::min<int64_t>(GROUP, plan.outputs - g * GROUP);
+                for (int r = 0; r < count; r++) memcpy(target_of(op, plan.order[m + r]) + g * GROUP, y[r], written);
+            }
+        }
+}
+
+bool product::work_size(int threads, const ggml_tensor *op, size_t &size) {
+    size = plan(*this, op, threads, nullptr).size;
+    return true;
+}
+
+bool product::compute_forward(ggml_compute_params *params, ggml_tensor *op) {
+    const plan plan(*this, op, params->nth, params->wdata);
+    const bool experts = op->op == GGML_OP_MUL_MAT_ID;
+    if (params->ith == 0) {
+        sort_rows(plan, experts ? op->src[2] : nullptr);
+        ggml_threadpool_chunk_set(params->threadpool, params->nth);
+    }
+    if (experts) ggml_barrier(params->threadpool);  // others need the order
+    for (int64_t row = params->ith; row < plan.rows; row += params->nth)
+        prepare(source_of(op, experts ? plan.order[row] : row), plan.columns, plan.x + row * plan.row_bytes);
+    ggml_barrier(params->threadpool);
+    // Pieces of work are taken one by one, so that a thread without a core holds nobody up; neighbours in memory.
+    const int64_t piece = std::clamp<int64_t>(plan.groups / (4 * params->nth), 1, 16), pieces = (plan.groups + piece - 1) / piece;
+    uint8_t *unpacked = plan.unpacked + params->ith * plan.unpacked_bytes;
+    for (int64_t next = params->ith; next < pieces * plan.matrices; next = ggml_threadpool_chunk_add(params->threadpool, 1)) {
+        const int64_t matrix = next / pieces, begin = next % pieces * piece;
+        if (plan.first[matrix] < plan.first[matrix + 1])
+            multiply_groups(*this, plan, op, matrix, begin, std::min(begin + piece, plan.groups), unpacked);
+    }
+    return true;
+}
+
+template <class P> product *the() { static P one; return &one; }
+
+product *product_for(ggml_type type) {
+    switch (type) {
+        case GGML_TYPE_Q4_0: return the<quantized<Q4_0>>();
+        case GGML_TYPE_Q4_1: return the<quantized<Q4_1>>();
+        case GGML_TYPE_Q5_0: return the<quantized<Q5_0>>();
+        case GGML_TYPE_Q5_1: return the<quantized<Q5_1>>();
+        case GGML_TYPE_Q8_0: return the<quantized<Q8_0>>();
+        case GGML_TYPE_Q2_K: return the<quantized<Q2_K>>();
+        case GGML_TYPE_Q3_K: return the<quantized<Q3_K>>();
+        case GGML_TYPE_Q4_K: return the<quantized<Q4_K>>();
+        case GGML_TYPE_Q5_K: return the<quantized<Q5_K>>();
+        case GGML_TYPE_Q6_K: return the<quantized<Q6_K>>();
+        case GGML_TYPE_IQ4_NL: return the<quantized<IQ4_NL>>();
+        case GGML_TYPE_IQ4_XS: return the<quantized<IQ4_XS>>();
+        case GGML_TYPE_MXFP4: return the<quantized<MXFP4>>();
+        case GGML_TYPE_F16: return the<floating<F16>>();
+        case GGML_TYPE_BF16: return the<floating<BF16>>();
+        case GGML_TYPE_F32: return the<floating<F32>>();
+        default: return nullptr;
+    }
+}
+product *product_of(const ggml_tensor *w) {
+    product *p = product_for(w->type);
+    const bool fits = p && w->ne[0] > 0 && w->ne[0] % p->columns_of_block() == 0 && w->ne[1] > 0 && w->ne[3] == 1 && ggml_is_contiguous(w);
+    return fits ? p : nullptr;
+}
+
+// The buffer type: ggml's own memory for the processor, with weights laid out as they are set.
+
+ggml_backend_buffer_type_t buffer_type();
+
+size_t laid_out_bytes(ggml_backend_buffer_type_t, const ggml_tensor *w) {
+    const product *p = product_of(w);
+    if (!p) return ggml_nbytes(w);
+    return std::max(ggml_nbytes(w), p->group_bytes(w->ne[0]) * ((w->ne[1] + GROUP - 1) / GROUP) * w->ne[2]);
+}
+ggml_status init_tensor(ggml_backend_buffer_t, ggml_tensor *w) {
+    w->extra = product_of(w);
+    return GGML_STATUS_SUCCESS;
+}
+void set_tensor(ggml_backend_buffer_t, ggml_tensor *w, const void *data, size_t offset, size_t size) {
+    const auto *p = (const product *)w->extra;
+    GGML_ASSERT(p && offset == 0 && size == ggml_nbytes(w));
+    const int64_t of_matrix = (w->ne[1] + GROUP - 1) / GROUP, groups = of_matrix * w->ne[2];
+    const auto some = [=](int64_t begin, int64_t end) {
+        for (int64_t g = begin; g < end; g++) {
+            const int64_t row = g / of_matrix * w->ne[1] + g % of_matrix * GROUP;
+            const int count = (int)std::min<int64_t>(GROUP, w->ne[1] - g % of_matrix * GROUP);
+            p->lay_out((const uint8_t *)data + row * w->nb[1], w->nb[1], count, w->ne[0], (uint8_t *)w->data + g * p->group_bytes(w->ne[0]));
+        }
+    };
+    const int64_t most = std::min<int64_t>(std::thread::hardware_concurrency(), size >> 18);  // others are not worth it
+    std::vector<std::thread> helpers;
+    for (int64_t i = 1; i < most; i++) helpers.emplace_back(some, groups * i / most, groups * (i + 1) / most);
+    some(0, groups / std::max<int64_t>(1, most));
+    for (auto &helper : helpers) helper.join();
+}
+const char *name_of(ggml_backend_buffer_type_t) { return "OmniDraft"; }
+ggml_backend_buffer_t allocate(ggml_backend_buffer_type_t type, size_t size) {
+    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), size);
+    if (!buffer) return buffer;
+    buffer->buft = type, buffer->init_tensor = init_tensor, buffer->set_tensor = set_tensor;
+    buffer->get_tensor = nullptr, buffer->cpy_tensor = nullptr;
+    return buffer;
+}
+size_t alignment(ggml_backend_buffer_type_t) { return 64; }
+
+bool is_ours(const ggml_tensor *w) { return w && w->buffer && w->buffer->buft == buffer_type(); }
+
+struct layouts : ggml::cpu::extra_buffer_type {
+    bool supports_op(ggml_backend_dev_t, const ggml_tensor *op) override {
+        const ggml_tensor *w = op->src[0], *x = op->src[1];
+        if (!is_ours(w) || !product_of(w) || w->view_src || x->type != GGML_TYPE_F32 || x->nb[0] != sizeof(float)) return false;
+        if (x->buffer && !ggml_backend_buft_is_host(x->buffer->buft)) return false;
+        return op->op == GGML_OP_MUL_MAT_ID || (op->op == GGML_OP_MUL_MAT && w->ne[2] == 1);
+    }
+    ggml::cpu::tensor_traits *get_tensor_traits(const ggml_tensor *op) override {
+        return (op->op == GGML_OP_MUL_MAT || op->op == GGML_OP_MUL_MAT_ID) && is_ours(op->src[0]) ? (product *)op->src[0]->extra : nullptr;
+    }
+};
+
+ggml_backend_buffer_type_t buffer_type() {
+    static ggml_backend_buffer_type type = {
+        name_of, allocate, alignment, nullptr, laid_out_bytes, nullptr, ggml_backend_reg_dev_get(ggml_backend_cpu_reg(), 0), new layouts};
+    return &type;
+}
+
+}  // namespace
+
+// The buffer type, first in ggml's list of what weights on the processor may lie in, from now on.
+extern "C" __attribute__((visibility("default"))) ggml_backend_buffer_type_t omnidraft_register() {
+    auto &listed = ggml_backend_cpu_get_extra_buffer_types();
+    if (std::find(listed.begin(), listed.end(), buffer_type()) == listed.end()) listed.insert(listed.begin(), buffer_type());
+    return buffer_type();
+}
