@@ -17,6 +17,7 @@ from statistics import fmean, median, stdev
 from time import monotonic, sleep
 
 from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.llama.kernels import library
 from omnidraft.backends.llama.sizes import pass_bytes
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.depth import PairStats
@@ -241,7 +242,7 @@ def _alone(target: Path, settings: ModelSettings) -> str:
 
 def _machine(settings: ModelSettings) -> list[str]:
     loaded = f"{settings.threads}/{settings.n_gpu_layers}/{settings.kv_type}/{settings.device}/{settings.dtype}"
-    loaded += f"/{settings.exact}"
+    loaded += f"/{library.in_use()}"
     if settings.workers:
         loaded += f"/{settings.workers}/{settings.split}"
     return [f"{platform.node()}/{platform.machine()}/{os.cpu_count()}", loaded]

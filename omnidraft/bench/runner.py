@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.lab.prompts import TASKS
 from omnidraft.settings.config import SamplingSettings
-from omnidraft.settings.fields import Rule, check, choice, integer, text
+from omnidraft.settings.fields import Rule, check, integer, text
 from omnidraft.storage.files import reason, write_atomically
 from omnidraft.storage.paths import DataHome
 
@@ -170,7 +170,6 @@ class Speed(Plan):
     seed: int = _count(0, "of the first prompt", least=0)
     workers: str | None = text(None, "host:port of workers that hold layers of the target, with commas between")
     split: str | None = text(None, "shares of the layers with commas, this machine first; left empty: by memory")
-    exact: str = choice("bits", ("bits", "fast"), "as the setting of that name")
 
 
 @dataclass(frozen=True)

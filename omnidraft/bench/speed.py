@@ -58,7 +58,7 @@ def _cell(
 ) -> dict[str, Any]:  # fmt: skip
     """Every prompt once with every way."""
     target = models[0].stem
-    settings = ModelSettings(threads=plan.threads, workers=plan.workers, split=plan.split, exact=plan.exact)
+    settings = ModelSettings(threads=plan.threads, workers=plan.workers, split=plan.split)
     sampling = lambda number: runner.sampling_of(column, seed=plan.seed + number, max_tokens=plan.max_tokens)  # noqa: E731
     found: dict[str, dict[str, list[Trace]]] = {}  # by task and way
     with Pair(work.home, *models, settings) as pair:

@@ -199,14 +199,6 @@ class ModelSettings:
         "Layers computed on graphics cards; -1 as many as fit, 0 keeps all on the processor, 1000 takes all.",
         reload=True,
     )  # fmt: skip
-    exact: str = choice(
-        "bits",
-        ("bits", "fast"),
-        "bits: the text with the drafter is the text without it, to the last bit; fast: wider passes and quicker "
-        "kernels, and the text may differ where two tokens are nearly equally likely.",
-        reload=True,
-        expert=True,
-    )
     kv_type: str = choice(
         "f16", ("f16", "q8_0", "q4_0"), "Number format of the KV cache; q saves memory.", reload=True, expert=True
     )

@@ -149,11 +149,7 @@ def pair_numbers(session: Session) -> str:
     return said + joined
 
 
-def text_claim(session: Session) -> str:
-    """What drafting means for the text of answers, by how models are loaded."""
-    if session.model_settings.exact == "fast":
-        return "The text may differ from plain decoding's where two tokens are nearly equally likely."
-    return "The text is plain decoding's, to the last token."
+TEXT_CLAIM = "The text is plain decoding's, to the last token."
 
 
 # What a small model answers well, each tried at default sampling; what the toys can: sums, functions, this program.
@@ -167,8 +163,7 @@ TOY_EXAMPLES = [
     "Write a function named add_all to add up all numbers in a list.",
     "What is OmniDraft?",
 ]
-_WHAT = "A chat assistant on your own machine that gets faster as you talk to it"
-_SAME, _MAY_DIFFER = "and says exactly the same.", "and says the same, but where two words are nearly equally likely."
+_WHAT = "A chat assistant on your own machine that gets faster as you talk to it, and says exactly the same."
 _WAYS = (
     '<p class="od-ways"><a class="od-go" href="/drift-lab?race=go">See it race</a>'
     '<a class="od-go" href="/models">{}</a></p>'
@@ -182,7 +177,6 @@ def examples(target: Path | None) -> list[dict[str, str]]:
 
 def empty_state(session: Session, target: Path | None) -> str:
     """HTML for the empty chat; `target` is the model that would answer."""
-    what = f"{_WHAT}, {_MAY_DIFFER if session.model_settings.exact == 'fast' else _SAME}"
     if target is None:
         return _empty(
             "No model yet",
@@ -199,11 +193,11 @@ def empty_state(session: Session, target: Path | None) -> str:
     if target.name == DEFAULT.file:
         return _empty(
             "Ask something",
-            f"{what} SmolLM2-135M answers: a very small model that talks about anything, in English, and is often "
+            f"{_WHAT} SmolLM2-135M answers: a very small model that talks about anything, in English, and is often "
             "wrong. Better ones, each a button away:",
             _better([]) + _WAYS.format("All models"),
         )
-    return _empty("Ask something", f"{what} {escape(target.stem)} answers.", _WAYS.format("Other models"))
+    return _empty("Ask something", f"{_WHAT} {escape(target.stem)} answers.", _WAYS.format("Other models"))
 
 
 def arriving() -> str:

@@ -271,7 +271,7 @@ class ChatView:
                 plain = job.live.plain(session.plain_rounds.of(session.target_name()))
                 numbers = {
                     self.side: panel(
-                        job.live, None, plain=plain, past=past, gain=gain, claim=parts.text_claim(session)
+                        job.live, None, plain=plain, past=past, gain=gain, claim=parts.TEXT_CLAIM
                     ),
                     self.line: summary(job.live),
                 }
@@ -329,7 +329,7 @@ class ChatView:
         last = self._last(session, chat, path)
         plain = last.plain(session.plain_rounds.of(session.target_name())) if last else None
         reason, past = session.why_plain(draft_of(session, chat)), parts.acceptance_of(path)
-        return panel(last, reason, plain=plain, past=past, gain=parts.gain_of(session), claim=parts.text_claim(session))
+        return panel(last, reason, plain=plain, past=past, gain=parts.gain_of(session), claim=parts.TEXT_CLAIM)
 
     def _last(self, session: Session, chat: Conversation, path: list[Message]) -> Live | None:
         """The numbers of the answer that is written, or was last."""

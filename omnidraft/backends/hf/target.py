@@ -59,9 +59,8 @@ class HfTarget:
         self._abort = threading.Event()
         most = settings.threads or physical_cores()
         states = state_layers(info.path)
-        bits = settings.exact == "bits"
-        self._padded = bits and not states
-        self.widest = _ONE_WIDTH if self._padded else 1 if bits else self.n_ctx
+        self._padded = not states
+        self.widest = _ONE_WIDTH if self._padded else 1
         self._threads = ThreadChoice(most, least=most if self._padded else settings.threads or 1)
         self._model = load(info, self.device, self.dtype, most, self.n_ctx)
         self._inputs = self._model.get_input_embeddings().weight.shape[0]

@@ -22,9 +22,9 @@ from omnidraft.backends.llama.devices import Placement, gpu_offload
 from omnidraft.backends.llama.embeddings import LlamaEmbedder
 from omnidraft.backends.llama.eyes import Eyes
 from omnidraft.backends.llama.rewind import Positions
-from omnidraft.backends.llama.runtime import AbortFlag, begin_call, failure_reason
+from omnidraft.backends.llama.runtime import AbortFlag, begin_call, choose_layouts, failure_reason
 from omnidraft.backends.llama.sizes import pass_bytes, prompt_step
-from omnidraft.backends.llama.widths import Widths, alike_when_repacked, rows_apart
+from omnidraft.backends.llama.widths import Widths, rows_apart
 from omnidraft.errors import ModelError
 from omnidraft.processes.progress import tell, told
 from omnidraft.processes.threads import ThreadChoice, physical_cores, step_threads
@@ -73,7 +73,8 @@ class LlamaContext:
         self.abort = AbortFlag()
         begin_call()
         try:
-            repacked = not verifies or settings.exact == "fast" or alike_when_repacked(info)
+            # As llama.cpp lays weights out by itself, K-quants compute rows of passes of over three otherwise.
+            repacked = choose_layouts() or not verifies
             self._model = self._load(info, settings, simulated, placement, repacked)
             self._context = self._create(info, settings, n_ctx, rollback, verifies)
             self.rollback = llama_cpp.llama_n_rs_seq(self._context)

@@ -42,7 +42,7 @@ class LlamaTarget:
     """A `LanguageModel` on llama.cpp.
 
     name, n_ctx (tokens), n_batch (ids per pass), max_rows (rows of logits per pass),
-    widest: rows of the widest pass that computes what plain decoding computes, to the bit unless `exact` is "fast";
+    widest: rows of the widest pass that computes what plain decoding computes, to the bit;
     can_rewind and, if not, cannot_rewind_reason; rewind_method: "cut", "rollback" or "replay" (see rewind.py);
     on_card: whether layers of it lie on a graphics card;
     notices: sentences about settings that could not be followed.
@@ -87,7 +87,7 @@ class LlamaTarget:
             self.can_rewind = True  # while trying out
             self.can_rewind = self._find_rewind()
             self.widest = max_rows
-            if self._verifies and settings.exact == "bits":
+            if self._verifies:
                 self._keep_to_one_class()
             if self._verifies and (self.on_card or on_workers) and self.rewind_method == "cut" and self.can_rewind:
                 self._settle_widths()
@@ -178,8 +178,7 @@ class LlamaTarget:
         context.least_rows, context.padded_wholly, self.widest = found.least, True, found.widest
         if found == WidthClass(1, 1) and self.can_rewind:
             self.notices.append(
-                f"No two widths of pass compute the same bits with {self.name}, so nothing is drafted; "
-                'exact = "fast" drafts, and the text may then differ where two tokens are nearly equally likely.'
+                f"No two widths of pass compute the same bits with {self.name}, so nothing is drafted."
             )
 
     def _settle_widths(self) -> None:

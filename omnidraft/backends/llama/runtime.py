@@ -16,6 +16,7 @@ from functools import cache
 import gguf
 import llama_cpp
 
+from omnidraft.backends.llama.kernels import library
 from omnidraft.vocab import llama_vocab
 
 _PROCESSOR = 0  # of ggml_backend_dev_type
@@ -24,19 +25,22 @@ _PROCESSOR = 0  # of ggml_backend_dev_type
 @cache
 def _start_backend() -> None:
     llama_cpp.llama_backend_init()
-    _leave_out_amx()
 
 
-def _leave_out_amx() -> None:
-    """Strike AMX off ggml's list of what quantized matrices may be laid out for; other layouts stay on it.
+def choose_layouts() -> bool:
+    """Of ggml's list of what the processor's weights may be laid out for keep ours (kernels/) alone; whether it is
+    there. Where it is not, all but AMX.
 
-    Its configuration lies on the stack, where compilers drop it unseen (GCC 12 does), and the first wider pass of a
+    AMX's configuration lies on the stack, where compilers drop it unseen (GCC 12 does), and the first wider pass of a
     quantized model ends the program (llama.cpp's issue 20824). Which compiler built the library is not told.
     """
+    ours = library.registered()
     layouts = _processor_layouts()
-    kept = [pointer for pointer in layouts if ggml("backend_buft_name")(pointer) != b"AMX"]
+    others = (pointer for pointer in layouts if ggml("backend_buft_name")(pointer) != b"AMX")
+    kept = list(others) if ours is None else [ours][: len(layouts)]
     for place, pointer in enumerate(kept + [0] * (len(layouts) - len(kept))):
         layouts[place] = pointer
+    return bool(kept) and ours is not None
 
 
 def _processor_layouts() -> ctypes.Array:
@@ -86,7 +90,15 @@ def supports_architecture(architecture: str) -> bool:
     return "unknown model architecture" not in reason and "cannot be used as main model" not in reason
 
 
-_POINTER, _SIZE, _TEXT, _INT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_int
+_POINTER, _SIZE, _TEXT, _INT, _LONG = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_int, ctypes.c_int64
+
+
+class Memory(ctypes.Structure):
+    """ggml_init_params: where descriptions of tensors lie, and whether their values do as well."""
+
+    _fields_ = (("size", ctypes.c_size_t), ("memory", ctypes.c_void_p), ("no_alloc", ctypes.c_bool))
+
+
 _FUNCTIONS: dict[str, tuple] = {  # what they return, and their arguments
     "type_size": (_SIZE, _INT),
     "blck_size": (ctypes.c_int64, _INT),
@@ -105,6 +117,24 @@ _FUNCTIONS: dict[str, tuple] = {  # what they return, and their arguments
     "backend_reg_dev_count": (_SIZE, _POINTER),
     "backend_reg_dev_get": (_POINTER, _POINTER, _SIZE),
     "backend_reg_get_proc_address": (_POINTER, _POINTER, _TEXT),
+    "init": (_POINTER, Memory),
+    "free": (None, _POINTER),
+    "new_tensor_2d": (_POINTER, _POINTER, _INT, _LONG, _LONG),
+    "new_tensor_3d": (_POINTER, _POINTER, _INT, _LONG, _LONG, _LONG),
+    "mul_mat": (_POINTER, _POINTER, _POINTER, _POINTER),
+    "mul_mat_id": (_POINTER, _POINTER, _POINTER, _POINTER, _POINTER),
+    "new_graph": (_POINTER, _POINTER),
+    "build_forward_expand": (None, _POINTER, _POINTER),
+    "row_size": (_SIZE, _INT, _LONG),
+    "quantize_chunk": (_SIZE, _INT, _POINTER, _POINTER, _LONG, _LONG, _LONG, _POINTER),
+    "backend_alloc_ctx_tensors_from_buft": (_POINTER, _POINTER, _POINTER),
+    "backend_tensor_set": (None, _POINTER, _POINTER, _SIZE, _SIZE),
+    "backend_tensor_get": (None, _POINTER, _POINTER, _SIZE, _SIZE),
+    "backend_buffer_free": (None, _POINTER),
+    "backend_cpu_init": (_POINTER,),
+    "backend_cpu_set_n_threads": (None, _POINTER, _INT),
+    "backend_graph_compute": (_INT, _POINTER, _POINTER),
+    "backend_free": (None, _POINTER),
     "backend_rpc_init": (_POINTER, _TEXT, ctypes.c_uint32),
     "backend_rpc_add_server": (_POINTER, _TEXT),
     "backend_rpc_start_server": (None, _TEXT, _TEXT, _SIZE, _SIZE, ctypes.POINTER(_POINTER)),
@@ -124,7 +154,8 @@ def ggml(name: str) -> Callable:
 
 
 def _library(name: str) -> ctypes.CDLL:
-    form = {"win32": "{}.dll", "darwin": "lib{}.dylib"}.get(sys.platform, "lib{}.so")
+    """As the others ask for it: a wheel has copies where a system would have links, and each would be loaded anew."""
+    form = {"win32": "{}.dll", "darwin": "lib{}.dylib"}.get(sys.platform, "lib{}.so.0")
     return ctypes.CDLL(os.path.join(os.path.dirname(llama_cpp.__file__), "lib", form.format(name)))
 
 

@@ -16,9 +16,6 @@ import llama_cpp
 import numpy as np
 
 from omnidraft.backends.base import LanguageModel
-from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.gguf.header import read_header
-from omnidraft.backends.llama.runtime import type_names
 
 FEW = (1, 2, 3, 5, 9, 17)
 _WIDE, _NARROWER = 5, 4  # widths that show what a change and what a row costs
@@ -53,18 +50,16 @@ class Widths:
 
 
 # Which pass widths compute the same bits, so that no text depends on what was guessed, not even in its last bits.
-# llama.cpp has several kernels for one product, and chooses by the number of rows and the format of the weights: two
-# of them round differently, what they write into the KV cache drifts apart, and some tokens later another one wins.
-# On processors, as requirements.txt has llama.cpp built, float and plain quantized matrices compute every row by itself
-# in passes of any width, K-quants up to seven rows, from where on tiles are taken; a build with llamafile's products
-# computes single rows of float matrices otherwise than several. What is so is found out with each model as it is
-# loaded.
+# Our own kernels (kernels/) compute a row alike in passes of any width. llama.cpp has several for one product, and
+# chooses by the number of rows and the format of the weights: two of them round differently, what they write into the
+# KV cache drifts apart, and some tokens later another one wins. Without ours, as requirements.txt has llama.cpp built,
+# float and plain quantized matrices compute every row by itself, K-quants up to seven rows; a build with llamafile's
+# products computes single rows of float matrices otherwise than several. What is so is found out with each model as it
+# is loaded.
 
 
-WIDTHS = (1, 2, 3, 4, 5, 7, 8, 16)  # those between two that agree take the same kernels
+WIDTHS = (1, 2, 3, 4, 5, 7, 8, 16, 64)  # those between two that agree take the same kernels
 ROWS = 4  # of logits that are compared: another kernel shows in the first
-# Formats that are never laid out anew, or whose laid out rows are the same one by one and together.
-_ALIKE = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"}
 _PREFIX = 24  # ids before those that are compared: attention has something to attend to
 _WORTH = 3  # rows: narrower classes leave no room for guesses
 
@@ -81,19 +76,6 @@ class WidthClass:
 def rows_apart() -> bool:
     """Whether this build of llama.cpp multiplies single rows by another kernel than several (llamafile's)."""
     return b"LLAMAFILE = 1" in llama_cpp.llama_print_system_info()
-
-
-def alike_when_repacked(info: ModelInfo) -> bool:
-    """Whether the layouts that llama.cpp may give this model's matrices compute a row alike in passes of any width.
-
-    K-quants laid out anew do so up to three rows only; as the file has them, up to seven, at the same speed.
-    """
-    types = type_names()
-    found = {
-        types.get(tensor.type) for part in info.parts for tensor in read_header(part).tensors.values()
-        if len(tensor.shape) > 1
-    }  # fmt: skip
-    return found <= _ALIKE
 
 
 def rows_read_by(model: LanguageModel, width: int) -> list[bytes]:

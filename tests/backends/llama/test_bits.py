@@ -11,7 +11,7 @@ from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.widths import WIDTHS, WidthClass, width_class
 from omnidraft.settings.config import ModelSettings
 
-BITS = ModelSettings(n_ctx=512, exact="bits")
+BITS = ModelSettings(n_ctx=512)
 
 
 def test_rows_of_every_width_in_the_class_have_the_same_bits_over_many_tokens(models: Path):
@@ -37,11 +37,11 @@ def test_rows_of_every_width_in_the_class_have_the_same_bits_over_many_tokens(mo
 @pytest.mark.parametrize(
     ("kernels", "expected", "asked"),
     [
-        ("aaaaaaaa", WidthClass(1, 16), (1, 2, 3, 4, 5, 7, 8, 16)),
-        ("aaaabbbb", WidthClass(1, 4), (1, 2, 3, 4, 5)),
-        ("abbbbbcc", WidthClass(2, 7), (1, 2, 3, 4, 5, 7, 8)),
-        ("aabbcccc", WidthClass(1, 1), (1, 2, 3)),
-        ("abacdefg", WidthClass(1, 1), (1, 2, 3)),
+        ("aaaaaaaaa", WidthClass(1, 64), (1, 2, 3, 4, 5, 7, 8, 16, 64)),
+        ("aaaabbbbb", WidthClass(1, 4), (1, 2, 3, 4, 5)),
+        ("abbbbbccc", WidthClass(2, 7), (1, 2, 3, 4, 5, 7, 8)),
+        ("aabbccccc", WidthClass(1, 1), (1, 2, 3)),
+        ("abacdefgh", WidthClass(1, 1), (1, 2, 3)),
     ],
 )
 def test_no_width_is_read_behind_the_first_that_differs(kernels: str, expected: WidthClass, asked: tuple[int, ...]):

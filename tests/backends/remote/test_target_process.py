@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -50,8 +49,7 @@ def ids(here):
 
 
 def test_passes_of_one_class_have_the_same_bits_here_and_in_a_process(model, ids):
-    bits = replace(SETTINGS, exact="bits")
-    with LlamaTarget.open(model, bits) as here, TargetProcess.open(model, bits) as apart:
+    with LlamaTarget.open(model, SETTINGS) as here, TargetProcess.open(model, SETTINGS) as apart:
         assert apart.widest == here.widest > 3
         rows = []
         for target, width in ((here, 1), (apart, 1), (apart, 4)):
@@ -142,7 +140,7 @@ def test_how_far_loading_is_is_told_here_and_it_can_be_called_off(model):
 @needs_rpc
 def test_over_a_worker_passes_of_one_class_have_the_same_bits(model, ids):
     with workers(1) as running:
-        settings = ModelSettings(threads=1, n_ctx=1024, workers=named(running), split="1,1", exact="bits")
+        settings = ModelSettings(threads=1, n_ctx=1024, workers=named(running), split="1,1")
         with TargetProcess.open(model, settings) as spread:
             assert spread.widest > 3
             rows = []

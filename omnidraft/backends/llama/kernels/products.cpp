@@ -15,7 +15,7 @@ namespace {
 
 // Activations of a chunk of columns: codes of -127 to 127, d what one of them is worth. Of both halves (or of all,
 // in [0], where a format's chunks are not parted) the sum times d, and what the integer product of a row starts from,
-// which is -bias times the sum.
+// which is -bias times the sum. ROWS rows lie interleaved, chunk by chunk.
 struct activations {
     int8_t code[CHUNK];
     int32_t start[2];
@@ -29,7 +29,7 @@ template <class F> void quantize(const float *x, activations *to) {
     float most = 0;
     for (int i = 0; i < columns; i++) most = std::max(most, std::fabs(x[i]));
     const float d = most / 127, by = most > 0 ? 127 / most : 0;
-    for (int c = 0; c < F::CHUNKS; c++, x += CHUNK, to++) {
+    for (int c = 0; c < F::CHUNKS; c++, x += CHUNK, to += ROWS) {
         for (int i = 0; i < CHUNK; i++) {  // rounded by adding 1.5 * 2^23, whose last bit is worth one
             float moved = x[i] * by + 12582912.0f;
             int32_t bits;
@@ -45,9 +45,9 @@ template <class F> void quantize(const float *x, activations *to) {
     }
 }
 
-// sums[R][VECTORS] += the products of a part of a chunk with R rows of activations, exact. x: rows `stride` apart.
+// sums[R][VECTORS] += the products of a part of a chunk with R rows of activations, exact.
 template <class F, int R, bool UNPACKED>
-inline void multiply_part(const uint8_t *lines, const activations *x, size_t stride, int part, ints (*sums)[VECTORS]) {
+inline void multiply_part(const uint8_t *lines, const activations *x, int part, ints (*sums)[VECTORS]) {
     constexpr int of_part = F::PARTS == 2 ? 4 : 8;
     constexpr int together = std::min(of_part, lines_in_a_partial(most<F>));
     UNROLL for (int first = 0; first < of_part; first += together) {
@@ -59,7 +59,7 @@ inline void multiply_part(const uint8_t *lines, const activations *x, size_t str
             UNROLL for (int v = 0; v < VECTORS; v++)
                 codes[v] = UNPACKED ? load<bytes>(lines + 64 * j + WIDTH * v) : line<F>(lines + WIDTH * v, j);
             UNROLL for (int r = 0; r < R; r++) {
-                const int32_t a = four(x[r * stride].code + 4 * j);
+                const int32_t a = four(x[r].code + 4 * j);
                 UNROLL for (int v = 0; v < VECTORS; v++)
                     partials[r][v] = is_signed<F> ? step_signed(partials[r][v], codes[v], a) : step(partials[r][v], codes[v], a);
             }
@@ -77,18 +77,18 @@ constexpr int AHEAD = 2048;  // bytes that are fetched before they are needed
 
 // y[R][GROUP] = the products of a group of weight rows (its heads and lines) with R rows of activations.
 template <class F, int R, bool UNPACKED>
-void tile(const uint8_t *head, const uint8_t *lines, int blocks, const activations *x, size_t stride, float (*y)[GROUP]) {
+void tile(const uint8_t *head, const uint8_t *lines, int blocks, const activations *x, float (*y)[GROUP]) {
     constexpr int parts = F::PARTS == 2 ? 2 : 1, size = UNPACKED ? 512 : chunk_bytes<F>;
     floats sum[R][VECTORS] = {};
     for (int b = 0; b < blocks; b++, head += head_bytes<F>) {
         const int8_t *scales = (const int8_t *)head + 32 * (1 + F::LEAST);
         floats inner[R][VECTORS] = {};
-        for (int c = 0; c < F::CHUNKS; c++, lines += size, x++)
+        for (int c = 0; c < F::CHUNKS; c++, lines += size, x += ROWS)
             UNROLL for (int part = 0; part < parts; part++) {
                 if (!UNPACKED) UNROLL for (int i = 64 * part; i < size; i += 64 * parts) __builtin_prefetch(lines + AHEAD + i);
                 ints dot[R][VECTORS];
-                UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < VECTORS; v++) dot[r][v] = all(x[r * stride].start[part]);
-                multiply_part<F, R, UNPACKED>(lines, x, stride, part, dot);
+                UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < VECTORS; v++) dot[r][v] = all(x[r].start[part]);
+                multiply_part<F, R, UNPACKED>(lines, x, part, dot);
                 UNROLL for (int v = 0; v < VECTORS; v++) {
                     if constexpr (F::PARTS == 0) {
                         UNROLL for (int r = 0; r < R; r++) inner[r][v] = to_floats(dot[r][v]);
@@ -98,40 +98,51 @@ void tile(const uint8_t *head, const uint8_t *lines, int blocks, const activatio
                     }
                 }
             }
-        const activations *of_block = x - F::CHUNKS;
+        const activations *of_block = x - F::CHUNKS * ROWS;
         UNROLL for (int v = 0; v < VECTORS; v++) {
             const floats d = scale_at<F>(head, v);
-            UNROLL for (int r = 0; r < R; r++) sum[r][v] = fma(inner[r][v], d * all(of_block[r * stride].d), sum[r][v]);
+            UNROLL for (int r = 0; r < R; r++) sum[r][v] = fma(inner[r][v], d * all(of_block[r].d), sum[r][v]);
         }
         if constexpr (F::LEAST) UNROLL for (int v = 0; v < VECTORS; v++) {
             const floats m = scale_at<F>(head + 32, v);
             floats least[R] = {};
             if constexpr (F::PARTS == 0) {
-                UNROLL for (int r = 0; r < R; r++) least[r] = all(of_block[r * stride].sum[0]);
+                UNROLL for (int r = 0; r < R; r++) least[r] = all(of_block[r].sum[0]);
             } else UNROLL for (int i = 0; i < F::CHUNKS * parts; i++) {
                 const floats value = from_bytes((const uint8_t *)scales + 16 * (F::CHUNKS * parts + i) + LANES * v);
-                UNROLL for (int r = 0; r < R; r++) least[r] = fma(value, all(of_block[r * stride + i / parts].sum[i % parts]), least[r]);
+                UNROLL for (int r = 0; r < R; r++) least[r] = fma(value, all(of_block[i / parts * ROWS + r].sum[i % parts]), least[r]);
             }
-            UNROLL for (int r = 0; r < R; r++) sum[r][v] = fma(least[r], m * all(of_block[r * stride].d), sum[r][v]);
+            UNROLL for (int r = 0; r < R; r++) sum[r][v] = fma(least[r], m * all(of_block[r].d), sum[r][v]);
         }
     }
     memcpy(y, sum, sizeof sum);
 }
 
-// The same of floats: sums of 32 columns each are added up.
-template <class F, int R> void tile_of_floats(const uint8_t *w, int64_t columns, const float *x, size_t stride, float (*y)[GROUP]) {
-    floats sum[R][VECTORS] = {};
-    for (int64_t first = 0; first < columns; first += CHUNK) {
-        floats inner[R][VECTORS] = {};
-        const int n = (int)std::min<int64_t>(CHUNK, columns - first);
-        for (int k = 0; k < n; k++, w += GROUP * F::BYTES, x++) {
-            __builtin_prefetch(w + AHEAD);
-            UNROLL for (int v = 0; v < VECTORS; v++) {
-                const floats weights = F::weights(w + F::BYTES * LANES * v);
-                UNROLL for (int r = 0; r < R; r++) inner[r][v] = fma(weights, all(x[r * stride]), inner[r][v]);
-            }
+// sums[R][VECTORS] of N columns of floats with R rows of activations, eight one behind the other, those in pairs: what
+// is lost by rounding grows with the number of sums that lie behind each other.
+template <class F, int R, int N> inline void multiply_columns(const uint8_t *w, const float *x, floats (*sums)[VECTORS]) {
+    if constexpr (N > 8) {
+        floats second[R][VECTORS];
+        multiply_columns<F, R, N / 2>(w, x, sums);
+        multiply_columns<F, R, N / 2>(w + GROUP * F::BYTES * N / 2, x + ROWS * N / 2, second);
+        UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < VECTORS; v++) sums[r][v] += second[r][v];
+    } else {
+        __builtin_prefetch(w + AHEAD), __builtin_prefetch(w + AHEAD + GROUP * F::BYTES * N / 2);
+        UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < VECTORS; v++) sums[r][v] = floats{};
+        UNROLL for (int k = 0; k < N; k++) UNROLL for (int v = 0; v < VECTORS; v++) {
+            const floats weights = F::weights(w + F::BYTES * (GROUP * k + LANES * v));
+            UNROLL for (int r = 0; r < R; r++) sums[r][v] = fma(weights, all(x[k * ROWS + r]), sums[r][v]);
         }
-        UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < VECTORS; v++) sum[r][v] += inner[r][v];
+    }
+}
+// The same of floats, whose columns lie filled up to whole chunks.
+template <class F, int R> void tile_of_floats(const uint8_t *w, int64_t columns, const float *x, float (*y)[GROUP]) {
+    floats sum[R][VECTORS] = {}, of_block[R][VECTORS] = {}, of_chunk[R][VECTORS];
+    for (int64_t first = 0; first < columns; first += CHUNK, w += GROUP * F::BYTES * CHUNK, x += CHUNK * ROWS) {
+        multiply_columns<F, R, CHUNK>(w, x, of_chunk);
+        UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < VECTORS; v++) of_block[r][v] += of_chunk[r][v];
+        if (first % 256 < 256 - CHUNK && first + CHUNK < columns) continue;
+        UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < VECTORS; v++) sum[r][v] += of_block[r][v], of_block[r][v] = floats{};
     }
     memcpy(y, sum, sizeof sum);
 }
@@ -144,7 +155,7 @@ struct product : ggml::cpu::tensor_traits {
     virtual size_t row_bytes(int64_t columns) const = 0;
     virtual size_t unpacked_bytes(int64_t) const { return 0; }  // 0: is not unpacked
     virtual void lay_out(const uint8_t *rows, size_t row_size, int count, int64_t columns, uint8_t *group) const = 0;
-    virtual void prepare(const float *x, int64_t columns, void *row) const = 0;
+    virtual void prepare(const float *x, int64_t columns, int row, void *tile) const = 0;
     virtual void unpack(const uint8_t *, int64_t, uint8_t *) const {}
     // unpacked: of this group, or null. rows <= ROWS.
     virtual void multiply(const uint8_t *group, const uint8_t *unpacked, int64_t columns, const void *x, int rows, float (*y)[GROUP]) const = 0;
@@ -173,8 +184,9 @@ template <class F> struct quantized : product {
                 ::lay_out<F>(one, r, group + b * head_bytes<F>, group + heads(columns) + b * F::CHUNKS * chunk_bytes<F>);
             }
     }
-    void prepare(const float *x, int64_t columns, void *row) const override {
-        for (int b = 0; b < blocks(columns); b++) quantize<F>(x + b * block_columns<F>, (activations *)row + b * F::CHUNKS);
+    void prepare(const float *x, int64_t columns, int row, void *tile) const override {
+        for (int b = 0; b < blocks(columns); b++)
+            quantize<F>(x + b * block_columns<F>, (activations *)tile + b * F::CHUNKS * ROWS + row);
     }
     void unpack(const uint8_t *group, int64_t columns, uint8_t *to) const override {
         const uint8_t *lines = group + heads(columns);
@@ -186,61 +198,72 @@ template <class F> struct quantized : product {
     }
     void multiply(const uint8_t *group, const uint8_t *unpacked, int64_t columns, const void *x, int rows, float (*y)[GROUP]) const override {
         const auto *from = (const activations *)x;
-        const size_t stride = columns / CHUNK;
-        if (unpacked && rows == ROWS) return tile<F, ROWS, true>(group, unpacked, blocks(columns), from, stride, y);
-        with_constant<ROWS>(rows, [&](auto r) { tile<F, r, false>(group, group + heads(columns), blocks(columns), from, stride, y); });
+        if (unpacked && rows == ROWS) return tile<F, ROWS, true>(group, unpacked, blocks(columns), from, y);
+        with_constant<ROWS>(rows, [&](auto r) { tile<F, r, false>(group, group + heads(columns), blocks(columns), from, y); });
     }
 };
 
 template <class F> struct floating : product {
+    static int64_t filled(int64_t columns) { return (columns + CHUNK - 1) / CHUNK * CHUNK; }
     int columns_of_block() const override { return 1; }
-    size_t group_bytes(int64_t columns) const override { return aligned(columns * GROUP * F::BYTES); }
-    size_t row_bytes(int64_t columns) const override { return columns * sizeof(float); }
+    size_t group_bytes(int64_t columns) const override { return filled(columns) * GROUP * F::BYTES; }
+    size_t row_bytes(int64_t columns) const override { return filled(columns) * sizeof(float); }
     void lay_out(const uint8_t *rows, size_t row_size, int count, int64_t columns, uint8_t *group) const override {
         memset(group, 0, group_bytes(columns));
         for (int64_t k = 0; k < columns; k++)
             for (int r = 0; r < count; r++) memcpy(group + F::BYTES * (GROUP * k + r), rows + r * row_size + F::BYTES * k, F::BYTES);
     }
-    void prepare(const float *x, int64_t columns, void *row) const override { memcpy(row, x, columns * sizeof(float)); }
+    void prepare(const float *x, int64_t columns, int row, void *tile) const override {
+        for (int64_t k = 0; k < filled(columns); k++) ((float *)tile)[k * ROWS + row] = k < columns ? x[k] : 0;
+    }
     void multiply(const uint8_t *group, const uint8_t *, int64_t columns, const void *x, int rows, float (*y)[GROUP]) const override {
-        with_constant<ROWS>(rows, [&](auto r) { tile_of_floats<F, r>(group, columns, (const float *)x, columns, y); });
+        with_constant<ROWS>(rows, [&](auto r) { tile_of_floats<F, r>(group, columns, (const float *)x, y); });
     }
 };
 
-// How the work buffer of one operation is divided. Rows of activations are sorted by the matrix (expert) they go to.
+// How the work buffer of one operation is divided. Rows of activations are sorted by the matrix (expert) they go to, in
+// tiles of ROWS; the last tile of a matrix may have places without a row.
 struct plan {
-    int64_t columns, outputs, matrices, rows, groups;
-    size_t row_bytes, unpacked_bytes;
-    int32_t *order, *first;  // rows in the order of their matrices; where each matrix's begin
+    int64_t columns, outputs, matrices, rows, groups, places;
+    size_t tile_bytes, unpacked_bytes, size;
+    int32_t *order, *first, *count;  // the row (or -1) in each place; of each matrix the first place, and how many rows
     uint8_t *x, *unpacked;
-    size_t size;
 
     plan(const product &p, const ggml_tensor *op, int threads, void *work) {
         const ggml_tensor *w = op->src[0];
         columns = w->ne[0], outputs = w->ne[1], matrices = w->ne[2];
         rows = ggml_nrows(op), groups = (outputs + GROUP - 1) / GROUP;
-        row_bytes = p.row_bytes(columns), unpacked_bytes = aligned(p.unpacked_bytes(columns));
-        const size_t ordered = aligned(4 * rows), starts = aligned(4 * (matrices + 1)), prepared = aligned(rows * row_bytes);
+        places = matrices == 1 ? (rows + ROWS - 1) / ROWS * ROWS : rows + std::min(rows, matrices) * (ROWS - 1);
+        places = (places + ROWS - 1) / ROWS * ROWS;
+        tile_bytes = p.row_bytes(columns) * ROWS, unpacked_bytes = aligned(p.unpacked_bytes(columns));
+        const size_t ordered = aligned(4 * places), of_matrices = aligned(4 * matrices), tiles = places / ROWS * tile_bytes;
         order = (int32_t *)aligned((size_t)work);
         first = (int32_t *)((uint8_t *)order + ordered);
-        x = (uint8_t *)first + starts;
-        unpacked = x + prepared;
-        size = 64 + ordered + starts + prepared + threads * unpacked_bytes;
+        count = (int32_t *)((uint8_t *)first + of_matrices);
+        x = (uint8_t *)count + of_matrices;
+        unpacked = x + aligned(tiles);
+        size = 64 + ordered + 2 * of_matrices + aligned(tiles) + threads * unpacked_bytes;
     }
 };
 
 void sort_rows(const plan &plan, const ggml_tensor *ids) {  // by counting, each matrix's rows in the order they come
-    std::fill(plan.first, plan.first + plan.matrices + 1, 0);
     const auto matrix_of = [&](int64_t row) -> int32_t {
         if (!ids) return 0;
         const int64_t slot = row % ids->ne[0], token = row / ids->ne[0];
         return *(const int32_t *)((const char *)ids->data + slot * ids->nb[0] + token * ids->nb[1]);
     };
-    for (int64_t row = 0; row < plan.rows; row++) plan.first[matrix_of(row) + 1]++;
-    for (int64_t m = 0; m < plan.matrices; m++) plan.first[m + 1] += plan.first[m];
-    for (int64_t row = 0; row < plan.rows; row++) plan.order[plan.first[matrix_of(row)]++] = (int32_t)row;
-    for (int64_t m = plan.matrices; m > 0; m--) plan.first[m] = plan.first[m - 1];
-    plan.first[0] = 0;
+    std::fill(plan.count, plan.count + plan.matrices, 0);
+    std::fill(plan.order, plan.order + plan.places, -1);
+    for (int64_t row = 0; row < plan.rows; row++) plan.count[matrix_of(row)]++;
+    for (int64_t m = 0, place = 0; m < plan.matrices; m++) {
+        plan.first[m] = (int32_t)place;
+        place += (plan.count[m] + ROWS - 1) / ROWS * ROWS;
+        plan.count[m] = 0;
+    }
+    for (int64_t row = 0; row < plan.rows; row++) {
+        const int32_t m = matrix_of(row);
+        plan.order[plan.first[m] + plan.count[m]++] = (int32_t)row;
+    }
 }
 
 // Where the activations of a row of `op` lie; with experts every one of a token's may share them.
@@ -259,8 +282,8 @@ constexpr size_t CACHED = 1 << 20;  // bytes of activations that stay in a core'
 void multiply_groups(const product &p, const plan &plan, const ggml_tensor *op, int64_t matrix, int64_t begin, int64_t end, uint8_t *unpacked) {
     const size_t group_bytes = p.group_bytes(plan.columns);
     const auto *weights = (const uint8_t *)op->src[0]->data + matrix * plan.groups * group_bytes;
-    const int64_t together = std::max<int64_t>(1, CACHED / plan.row_bytes / ROWS) * ROWS;
-    for (int64_t m0 = plan.first[matrix], last = plan.first[matrix + 1]; m0 < last; m0 += together)
+    const int64_t together = std::max<int64_t>(1, CACHED / plan.tile_bytes) * ROWS, last = plan.first[matrix] + plan.count[matrix];
+    for (int64_t m0 = plan.first[matrix]; m0 < last; m0 += together)
         for (int64_t g = begin; g < end; g++) {
             const uint8_t *group = weights + g * group_bytes;
             const int64_t m1 = std::min(last, m0 + together);
@@ -269,7 +292,7 @@ void multiply_groups(const product &p, const plan &plan, const ggml_tensor *op, 
             for (int64_t m = m0; m < m1; m += ROWS) {
                 const int count = (int)std::min<int64_t>(ROWS, m1 - m);
                 float y[ROWS][GROUP];
-                p.multiply(group, unpacks ? unpacked : nullptr, plan.columns, plan.x + m * plan.row_bytes, count, y);
+                p.multiply(group, unpacks ? unpacked : nullptr, plan.columns, plan.x + m / ROWS * plan.tile_bytes, count, y);
                 const size_t written = 4 * std::min<int64_t>(GROUP, plan.outputs - g * GROUP);
                 for (int r = 0; r < count; r++) memcpy(target_of(op, plan.order[m + r]) + g * GROUP, y[r], written);
             }
@@ -283,21 +306,23 @@ bool product::work_size(int threads, const ggml_tensor *op, size_t &size) {
 
 bool product::compute_forward(ggml_compute_params *params, ggml_tensor *op) {
     const plan plan(*this, op, params->nth, params->wdata);
-    const bool experts = op->op == GGML_OP_MUL_MAT_ID;
+    const ggml_tensor *ids = op->op == GGML_OP_MUL_MAT_ID ? op->src[2] : nullptr;
     if (params->ith == 0) {
-        sort_rows(plan, experts ? op->src[2] : nullptr);
+        sort_rows(plan, ids);
         ggml_threadpool_chunk_set(params->threadpool, params->nth);
     }
-    if (experts) ggml_barrier(params->threadpool);  // others need the order
-    for (int64_t row = params->ith; row < plan.rows; row += params->nth)
-        prepare(source_of(op, experts ? plan.order[row] : row), plan.columns, plan.x + row * plan.row_bytes);
+    if (ids) ggml_barrier(params->threadpool);  // others need the order; without ids it is known
+    for (int64_t place = params->ith; place < plan.places; place += params->nth) {
+        const int64_t row = ids ? plan.order[place] : place < plan.rows ? place : -1;
+        if (row >= 0) prepare(source_of(op, row), plan.columns, place % ROWS, plan.x + place / ROWS * plan.tile_bytes);
+    }
     ggml_barrier(params->threadpool);
     // Pieces of work are taken one by one, so that a thread without a core holds nobody up; neighbours in memory.
     const int64_t piece = std::clamp<int64_t>(plan.groups / (4 * params->nth), 1, 16), pieces = (plan.groups + piece - 1) / piece;
     uint8_t *unpacked = plan.unpacked + params->ith * plan.unpacked_bytes;
     for (int64_t next = params->ith; next < pieces * plan.matrices; next = ggml_threadpool_chunk_add(params->threadpool, 1)) {
         const int64_t matrix = next / pieces, begin = next % pieces * piece;
-        if (plan.first[matrix] < plan.first[matrix + 1])
+        if (plan.count[matrix] > 0)
             multiply_groups(*this, plan, op, matrix, begin, std::min(begin + piece, plan.groups), unpacked);
     }
     return true;

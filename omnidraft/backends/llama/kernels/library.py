@@ -1,0 +1,166 @@
+"""Our own products of weights with rows of activations: built once for this machine, checked, and put into ggml.
+
+The C++ source (products.cpp) lies beside this file. It needs a compiler and the headers that llama-cpp-python installs;
+where one is missing, where the build fails or a product comes out wrong, llama.cpp's own kernels compute as they
+always did, and `why_not` says so. What was built is kept by source, compiler, library and processor.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import threading
+from functools import cache
+from pathlib import Path
+from time import sleep
+
+import llama_cpp
+from platformdirs import user_cache_dir
+
+from omnidraft.storage.scratch import FileLock
+
+_SOURCES = ("products.cpp", "formats.h", "vectors.h", "inside_ggml.h", "check.py")
+_HERE = Path(__file__).resolve().parent
+_LIBRARIES = Path(llama_cpp.__file__).resolve().parent / "lib"
+_HEADERS = _LIBRARIES.parents[1] / "include"  # where llama-cpp-python installs them
+# -ffp-contract: every product and sum as it is written, whatever is around it, so that rows do not depend on others.
+_FLAGS = (
+    "-O3", "-std=c++17", "-shared", "-fPIC", "-fno-rtti", "-ffp-contract=off", "-fvisibility=hidden", "-w", "-pthread",
+)  # fmt: skip
+_NATIVE = "-mcpu=native" if platform.machine() in ("arm64", "aarch64") else "-march=native"
+_SECONDS = 600.0  # that a build may take on a busy machine
+_MODULE = "omnidraft.backends.llama.kernels.check"
+LEFT_OUT = "OMNIDRAFT_KERNELS"  # "llama.cpp" in the environment leaves ours out: to compare, and for who tries them
+
+
+class _Place:
+    """Where the library for this machine is, once it is built and checked, or else the sentence why there is none."""
+
+    def __init__(self) -> None:
+        folder = Path(user_cache_dir("omnidraft", appauthor=False)) / "kernels"
+        self.library = folder / f"{_key()}.so"
+        self.refusal = self.library.with_suffix(".txt")
+
+    def refused(self) -> str:
+        return self.refusal.read_text() if self.refusal.is_file() else ""
+
+
+@cache
+def _compiler() -> str | None:
+    return next(filter(None, map(shutil.which, (os.environ.get("CXX") or "c++", "g++", "clang++"))), None)
+
+
+@cache
+def _key() -> str:
+    """Of what the built library depends on."""
+    found = hashlib.sha256()
+    for name in _SOURCES:
+        found.update((_HERE / name).read_bytes())
+    found.update(repr((_compiler(), _FLAGS, llama_cpp.__version__, str(_LIBRARIES), _processor())).encode())
+    return found.hexdigest()[:32]
+
+
+def _processor() -> str:
+    """What tells processors with other instructions apart."""
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.is_file() else []
+    return next((line for line in lines if line.lower().startswith(("flags", "features"))), platform.processor())
+
+
+def _binary(name: str) -> Path | None:
+    """ggml's own library of this name, as other libraries ask for it."""
+    return next(iter(sorted(_LIBRARIES.glob(f"lib{name}.so.?")) or sorted(_LIBRARIES.glob(f"lib{name}.dylib"))), None)
+
+
+def build(flags: tuple[str, ...] = (_NATIVE,), into: Path | None = None) -> str:
+    """Build and check the library; "" or the sentence that says why there is none. Takes half a minute.
+
+    Another process that builds it already is waited for. flags, into: of another build than this machine's, for tests.
+    """
+    place = _Place()
+    target = into or place.library
+    lock = FileLock(target.with_suffix(".lock"))
+    while not lock.acquire():
+        sleep(0.1)
+    try:
+        if target.is_file():
+            return ""
+        why = _compiled_and_checked(flags, target) if sys.platform != "win32" else "Windows has no compiler for it"
+        if why and into is None:
+            place.refusal.write_text(why)
+        return why
+    finally:
+        lock.release()
+
+
+def _compiled_and_checked(flags: tuple[str, ...], target: Path) -> str:
+    compiler, needed = _compiler(), [_binary("ggml-cpu"), _binary("ggml-base")]
+    if compiler is None:
+        return "there is no C++ compiler"
+    if not (_HEADERS / "ggml-cpu.h").is_file() or None in needed:
+        return "llama-cpp-python was installed without its headers"
+    made = target.with_suffix(".new")
+    command = [compiler, *_FLAGS, *flags, f"-I{_HEADERS}", str(_HERE / "products.cpp"), "-o", str(made)]
+    try:
+        done = subprocess.run(
+            [*command, *map(str, needed), f"-Wl,-rpath,{_LIBRARIES}"], capture_output=True, text=True, timeout=_SECONDS
+        )
+        if done.returncode:
+            return f"{Path(compiler).name} could not build it: {_first_error(done.stderr)}"
+        root = str(_HERE.parents[3])
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", _MODULE, str(made)], capture_output=True, text=True, timeout=_SECONDS,
+            env={**os.environ, LEFT_OUT: "llama.cpp", "PYTHONPATH": root, "GGML_NO_BACKTRACE": "1"},
+        )  # fmt: skip
+        if done.returncode:
+            return done.stdout.strip() or f"its check ended with code {done.returncode}"
+        made.replace(target)
+        return ""
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"it could not be built: {error}"
+    finally:
+        made.unlink(missing_ok=True)
+
+
+def _first_error(said: str) -> str:
+    return next((line for line in said.splitlines() if "error" in line), said.strip()[:200] or "no reason was given")
+
+
+def build_soon() -> threading.Thread:
+    """Build it in the background where that was not tried yet."""
+    place = _Place()
+    needless = LEFT_OUT in os.environ or place.library.is_file() or place.refused()
+    thread = threading.Thread(target=lambda: None if needless else build(), name="kernels", daemon=True)
+    thread.start()
+    return thread
+
+
+def registered() -> int | None:
+    """The buffer type of ggml's that lays weights out for our products, from the first call on in front of all
+    others; None while there is none."""
+    return None if LEFT_OUT in os.environ else _register(str(_Place().library)) if _Place().library.is_file() else None
+
+
+@cache
+def _register(library: str) -> int:
+    function = ctypes.CDLL(library).omnidraft_register
+    function.restype = ctypes.c_void_p
+    return function()
+
+
+def in_use() -> str:
+    """A name of these kernels, "" where llama.cpp's own compute: what was measured with others does not hold."""
+    return "" if registered() is None else _key()
+
+
+def why_not() -> str:
+    """Why llama.cpp's own kernels compute, as one sentence; "" where ours do."""
+    if registered() is not None or LEFT_OUT in os.environ:
+        return ""
+    why = _Place().refused() or "they are still being built"
+    return f"Passes take longer than they need to: OmniDraft's own kernels are not there ({why})."
