@@ -186,7 +186,7 @@ def empty_state(session: Session, target: Path | None) -> str:
     if _is_toy(target):
         return _empty(
             "Ask something",
-            f"{what} The model at hand is a toy that knows sums, small Python functions and OmniDraft; "
+            f"{_WHAT} The model at hand is a toy that knows sums, small Python functions and OmniDraft; "
             "one of these talks about anything:",
             _better([DEFAULT]) + _WAYS.format("All models"),
         )

@@ -118,16 +118,16 @@ void tile(const uint8_t *head, const uint8_t *lines, int blocks, const activatio
     memcpy(y, sum, sizeof sum);
 }
 
-// sums[R][VECTORS] of N columns of floats with R rows of activations, eight one behind the other, those in pairs: what
+// sums[R][VECTORS] of N columns of floats with R rows of activations, four one behind the other, those in pairs: what
 // is lost by rounding grows with the number of sums that lie behind each other.
 template <class F, int R, int N> inline void multiply_columns(const uint8_t *w, const float *x, floats (*sums)[VECTORS]) {
-    if constexpr (N > 8) {
+    if constexpr (N > 4) {
         floats second[R][VECTORS];
         multiply_columns<F, R, N / 2>(w, x, sums);
         multiply_columns<F, R, N / 2>(w + GROUP * F::BYTES * N / 2, x + ROWS * N / 2, second);
         UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < VECTORS; v++) sums[r][v] += second[r][v];
     } else {
-        __builtin_prefetch(w + AHEAD), __builtin_prefetch(w + AHEAD + GROUP * F::BYTES * N / 2);
+        for (int i = 0; i < GROUP * F::BYTES * N; i += 64) __builtin_prefetch(w + AHEAD + i);
         UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < VECTORS; v++) sums[r][v] = floats{};
         UNROLL for (int k = 0; k < N; k++) UNROLL for (int v = 0; v < VECTORS; v++) {
             const floats weights = F::weights(w + F::BYTES * (GROUP * k + LANES * v));
