@@ -92,7 +92,8 @@ def quantized(kind: str, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     columns, kind_id = weights.shape[-1], gguf.GGMLQuantizationType[kind]
     rows = weights.reshape(-1, columns)
     raw = np.zeros((len(rows), ggml("row_size")(kind_id, columns)), np.uint8)
-    ggml("quantize_chunk")(kind_id, np.ascontiguousarray(rows).ctypes.data, raw.ctypes.data, 0, len(rows), columns, None)
+    source = np.ascontiguousarray(rows)
+    ggml("quantize_chunk")(kind_id, source.ctypes.data, raw.ctypes.data, 0, len(rows), columns, None)
     return raw, gguf.dequantize(raw, kind_id).reshape(weights.shape)
 
 
