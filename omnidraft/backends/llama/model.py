@@ -22,6 +22,7 @@ from omnidraft.backends.llama.context import LlamaContext
 from omnidraft.backends.llama.devices import Placement, gpu_offload
 from omnidraft.backends.llama.estimate import check_memory, place
 from omnidraft.backends.llama.eyes import Eyes
+from omnidraft.backends.llama.kernels import library
 from omnidraft.backends.llama.rewind import Method, Rewinder, passes, rollback_steps
 from omnidraft.backends.llama.runtime import AbortFlag, failure_reason
 from omnidraft.backends.llama.widths import WIDTHS, WidthClass, rows_read_by, width_class
@@ -88,6 +89,7 @@ class LlamaTarget:
             self.can_rewind = self._find_rewind()
             self.widest = max_rows
             if self._verifies:
+                self.notices += [why] if not self.on_card and (why := library.why_not()) else []
                 self._keep_to_one_class()
             if self._verifies and (self.on_card or on_workers) and self.rewind_method == "cut" and self.can_rewind:
                 self._settle_widths()
@@ -177,9 +179,7 @@ class LlamaTarget:
         context = self._live()
         context.least_rows, context.padded_wholly, self.widest = found.least, True, found.widest
         if found == WidthClass(1, 1) and self.can_rewind:
-            self.notices.append(
-                f"No two widths of pass compute the same bits with {self.name}, so nothing is drafted."
-            )
+            self.notices.append(f"No two widths of pass compute the same bits with {self.name}, so nothing is drafted.")
 
     def _settle_widths(self) -> None:
         """Fill passes up to a few widths where a graph of another width costs more than the rows."""

@@ -1,8 +1,8 @@
 """Whether the products of a library (library.py) are right: `python -m omnidraft.backends.llama.kernels.check FILE`.
 
 Run in a process of its own before the library is used: declarations of ggml's that do not fit this version, or a
-compiler's mistake, show here. Multiplies random matrices of every format, one and several matrices at once, and compares
-with float64 products of the same weights, and rows of wide passes with those of single ones.
+compiler's mistake, show here. Multiplies random matrices of every format, one and several matrices at once, and
+compares with float64 products of the same weights, and rows of wide passes with those of single ones.
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ class Product:
         self._buffers = [ggml("backend_alloc_ctx_tensors_from_buft")(weights, buffer_type)]
         self._graph = ggml("new_graph")(graph)
         ggml("build_forward_expand")(self._graph, self._y)
-        self._buffers.append(
-            ggml("backend_alloc_ctx_tensors_from_buft")(graph, ggml("backend_cpu_buffer_type")())
-        )
+        self._buffers.append(ggml("backend_alloc_ctx_tensors_from_buft")(graph, ggml("backend_cpu_buffer_type")()))
         _put(w, raw)
         if count > 1:
             _put(ids, chosen(width, count))

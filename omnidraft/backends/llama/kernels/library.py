@@ -133,11 +133,21 @@ def _first_error(said: str) -> str:
 
 def build_soon() -> threading.Thread:
     """Build it in the background where that was not tried yet."""
-    place = _Place()
-    needless = LEFT_OUT in os.environ or place.library.is_file() or place.refused()
-    thread = threading.Thread(target=lambda: None if needless else build(), name="kernels", daemon=True)
+    thread = threading.Thread(target=lambda: build() if _untried() else None, name="kernels", daemon=True)
     thread.start()
     return thread
+
+
+def wait_for(building: threading.Thread) -> None:
+    """Until that is done, with a word about it in the terminal."""
+    if building.is_alive() and _untried():
+        print("Building what makes passes quick on this machine (half a minute, once).", file=sys.stderr, flush=True)
+    building.join()
+
+
+def _untried() -> bool:
+    place = _Place()
+    return not (LEFT_OUT in os.environ or place.library.is_file() or place.refused())
 
 
 def registered() -> int | None:
