@@ -164,14 +164,12 @@ class Engine:
         assert translator is not None
         try:
             if isinstance(prompt, RawText):
-                ids, virtual = prompt.prompt_ids(prompted.model.vocabulary, prompted.committed), False
+                ids, virtual = prompt.prompt_ids(prompted.model.vocabulary), False
             else:
                 template = request.told(prompted.template)
-                ids = prompt_ids(template, prompted.model.vocabulary, prompt, prompted.committed)
+                ids = prompt_ids(template, prompted.model.vocabulary, prompt)
                 virtual = not begun and ends_without_space(template.render(prompt))
-            ids += prompted.answer_ids(
-                begun, prompted.committed[len(ids) :] if prompted.committed[: len(ids)] == ids else ()
-            )
+            ids += prompted.answer_ids(begun, ())
         except ModelError as error:  # a conversation that only the drafter's template refuses is still answered
             return None, str(error)
         return Drafting(prompted.model, translator, ids, virtual_space=virtual, source=request.source), None
