@@ -32,6 +32,7 @@ from omnidraft.engine import Engine
 from omnidraft.errors import OmniDraftError
 from omnidraft.server.api import errors
 from omnidraft.server.api import reply as completions
+from omnidraft.server.api.checks import Checks
 from omnidraft.server.api.errors import BadRequest, error_reply, json_body, read_body, refused
 from omnidraft.server.api.forms import ChatForm, Logprobs, TextForm
 from omnidraft.server.api.reply import Reply
@@ -149,9 +150,10 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
             )
         job = session.start(AnswerJob(session.assistant, wanted, begun="", listener=scores))
         if chat:
-            reader = template.reader(asked.tools.schemas if asked.tools is not None else {})
-            return Reply(job, name, choice.index, choice.again, ChatForm(job, reader, asked.tools, scores))
-        return Reply(job, name, choice.index, choice.again, TextForm(job, echo, scores))
+            reader = partial(template.reader, asked.tools.schemas if asked.tools is not None else {})
+            form = ChatForm(job, reader(), asked.tools, scores)
+            return Reply(job, name, choice.index, choice.again, form, Checks(asked, reader))
+        return Reply(job, name, choice.index, choice.again, TextForm(job, echo, scores), Checks(asked, None))
 
 
 def _begun(messages: Any) -> tuple[Continued | None, Any]:
@@ -185,7 +187,7 @@ def _gap(prompt: Prompt, suffix: str, engine: Engine) -> RawText:
 
 def _checked_grammar(model: LanguageModel, template: ChatTemplate, asked: CompletionRequest) -> Grammar | None:
     """What the answer must follow; GrammarError if that is no grammar, BadRequest if tools are not known here."""
-    grammar, tools = asked.grammar, asked.tools
+    grammar, tools = asked.form.grammar, asked.tools
     if tools is not None:
         if not template.supports_tools:
             raise BadRequest(f"The chat template of {model.name} does not support tools; choose another model.")

@@ -11,14 +11,20 @@ from omnidraft.app.session import Session
 from omnidraft.server.api.errors import BadRequest, field
 from omnidraft.server.api.errors import whole as whole_number
 from omnidraft.server.api.reply import Reply, looks, timings
-from omnidraft.server.api.request import CompletionRequest
+from omnidraft.server.api.request import CompletionRequest, refuse_unknown
 from omnidraft.settings.config import MOST_TOKENS
 
 _SAME = ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "stream", "model", "speculation")
+# What llama.cpp's plugins send with every request: limits in time, and samplers by their names, are not had here.
+_LIMITS = ("t_max_prompt_ms", "t_max_predict_ms", "samplers", "n_indent")
+_KNOWN = frozenset((
+    *_SAME, *_LIMITS, "input_prefix", "input_suffix", "input_extra", "prompt", "n_predict",
+))  # fmt: skip
 
 
 def read(session: Session, body: dict[str, Any]) -> CompletionRequest:
     """What a request with this body asks for; further files (`input_extra`) come before the text, names first."""
+    refuse_unknown(body, _KNOWN)
     before, behind = field(body, "input_prefix", str), field(body, "input_suffix", str)
     if before is None and behind is None:
         raise BadRequest("input_prefix and input_suffix must be the texts around the gap.")
