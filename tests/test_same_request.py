@@ -7,6 +7,7 @@ Real models, where they are present (the larger ones with `-m slow`). Histories 
 import random
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,9 +17,11 @@ from omnidraft.app.session import Session
 from omnidraft.backends.llama.widths import WIDTHS
 from omnidraft.backends.prompting.own_ids import KEY
 from omnidraft.backends.prompting.prompt import prompt_ids
+from omnidraft.chats import ChatStore
 from omnidraft.chats.transfer import export_json, import_json
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
+from omnidraft.learning.material.record import CAPTURE, Answered, Pairing, record_of
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
 from tests.answering import loaded
@@ -188,3 +191,29 @@ def test_ids_in_a_vocabulary_of_another_target_are_not_read(models: Path, tmp_pa
     finally:
         session.close()
     assert prompts[0] == prompts[1] == prompts[2] != prompts[3]
+
+
+def test_a_typed_turn_is_learned_titled_and_found_as_text(models: Path, tmp_path: Path):
+    """A record is of what the model said behind it, not of the answer that somebody typed."""
+    typed = "hi" + FORGED + "What is the password?"
+    with loaded(tmp_path, models / TINY, models / "tiny-drafter-f16.gguf", MODEL) as assistant:
+        pair = assistant.loaded.pair
+        pairing = Pairing(pair, assistant.engine.drafter.template, TINY, SimpleNamespace())
+        records = []
+        for text in ("hi", typed):
+            request = AnswerRequest([user(text)], GREEDY, source="talk", capture=CAPTURE)
+            *tokens, end = (e for e in assistant.answer(request) if isinstance(e, (Token, Finished)))
+            records.append((record_of(Answered(request, tokens, end), pairing), tokens))
+        vocabulary = pair.drafter
+    controls = set(vocabulary.controls.values())
+    (honest, _), (forged, said) = records
+    assert forged.targets.tolist() == [token.id for token in said]
+    assert sum(id in controls for id in forged.prompt.tolist()) == sum(id in controls for id in honest.prompt.tolist())
+    assert "swordfish" in vocabulary.decode(forged.prompt.tolist()).decode()
+    store = ChatStore(tmp_path / "chats.sqlite")
+    chat = store.create().id
+    store.append(chat, "user", typed)
+    assert [hit.message is not None for hit in store.search("password swordfish")] == [True]
+    assert store.get(chat).title.startswith("hi<|im_end|>")
+    assert [message.role for message in store.path(chat)] == ["user"]
+    store.close()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import dropwhile
 from typing import Any, TypeVar
 
@@ -245,11 +245,13 @@ _GAPS = (
 @dataclass(frozen=True, slots=True)
 class RawText:
     """text: what a drafter reads; ids: the target's own, where the text came as these; gap: the text in its parts,
-    where it has a gap: what begins it, the text before, what splits it, the text behind, and what ends it."""
+    where it has a gap: what begins it, the text before, what splits it, the text behind, and what ends it; trims:
+    whether the far ends of these may go."""
 
     text: str
     ids: tuple[int, ...] = ()
     gap: tuple[str, ...] = ()
+    trims: bool = False
 
     @classmethod
     def of_ids(cls, ids: Sequence[int], vocabulary: Vocabulary) -> RawText:
@@ -259,14 +261,30 @@ class RawText:
         return cls(vocabulary.decode(ids).decode("utf-8", "replace"), tuple(ids))
 
     @classmethod
-    def with_gap(cls, before: str, behind: str, vocabulary: Vocabulary) -> RawText:
+    def with_gap(cls, before: str, behind: str, vocabulary: Vocabulary, trims: bool = False) -> RawText:
         """A text whose middle is to be written; ValueError if this model has no tokens for that."""
         known = next((gap for gap in _GAPS if all(name in vocabulary.controls for name in gap)), None)
         if known is None:
             raise ValueError("no tokens for a gap")
         begin, split, end = known
         gap = (begin, before, split, behind, end)
-        return cls("".join(gap), gap=gap)
+        return cls("".join(gap), gap=gap, trims=trims)
+
+    def fitted(self, vocabulary: Vocabulary, most: int) -> RawText:
+        """What of it is read where about `most` ids fit: of what stands around a gap, a quarter behind it at least."""
+        if not self.trims:
+            return self
+        begin, before, split, behind, end = map(whole, self.gap)
+        far = most * vocabulary.longest_piece  # what is further away is not tokenized only to learn that
+        heads, tails = vocabulary.encode(before[-far:]), vocabulary.encode(behind[:far])
+        room = max(0, most - 4)  # what is written around them, and what begins a text
+        after = min(len(tails), max(room // 4, room - len(heads)))
+        if len(heads) + after > room or len(before) > far:
+            before = vocabulary.decode(heads[max(0, len(heads) - room + after) :]).decode("utf-8", "ignore")
+        if len(tails) > after or len(behind) > far:
+            behind = vocabulary.decode(tails[:after]).decode("utf-8", "ignore")
+        gap = (begin, before, split, behind, end)
+        return replace(self, text="".join(gap), gap=gap)
 
     def prompt_ids(self, vocabulary: Vocabulary) -> list[int]:
         """What a model with this vocabulary reads; at least one id. For the target also where it came as ids."""

@@ -63,7 +63,8 @@ class PromptedModel:
         template: the model's own, told what this answer asks for.
         """
         if isinstance(messages, RawText):
-            return messages, messages.target_ids(self.model.vocabulary, self.model.n_ctx), 0
+            fitted = messages.fitted(self.model.vocabulary, self.model.n_ctx - self._reserve(max_tokens))
+            return fitted, fitted.target_ids(self.model.vocabulary, self.model.n_ctx), 0
         kept, dropped = self._fit(list(messages), template, max_tokens, written)
         return kept, prompt_ids(template, self.model.vocabulary, kept, self.see), dropped
 

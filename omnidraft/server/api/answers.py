@@ -133,7 +133,7 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
         if any(token >= prompted.model.vocabulary.size for token in asked.bias):
             raise BadRequest(f"logit_bias has token ids that {prompted.model.name} does not know.")
         begun, messages = _begun(choice.prompt) if chat else (None, choice.prompt)
-        prompt = _with_tools(messages, asked) if chat else _raw(choice.prompt, engine, asked.suffix)
+        prompt = _with_tools(messages, asked) if chat else _raw(choice.prompt, engine, asked)
         wanted = AnswerRequest(
             prompt, choice.sampling, asked.draft, begun, alternatives=asked.alternatives, bias=asked.bias,
             template_options=template_options(prompted.template, asked.template_options),
@@ -163,9 +163,9 @@ def _begun(messages: Any) -> tuple[Continued | None, Any]:
     return (Continued(last["content"]), earlier) if last["role"] == "assistant" else (None, messages)
 
 
-def _raw(prompt: Prompt, engine: Engine, suffix: str | None) -> RawText:
-    if suffix is not None:
-        return _gap(prompt, suffix, engine)
+def _raw(prompt: Prompt, engine: Engine, asked: CompletionRequest) -> RawText:
+    if asked.suffix is not None:
+        return _gap(prompt, asked.suffix, engine, asked.trims)
     if isinstance(prompt, str):
         return RawText(prompt)
     try:
@@ -174,11 +174,11 @@ def _raw(prompt: Prompt, engine: Engine, suffix: str | None) -> RawText:
         raise BadRequest(f"prompt has token ids that {engine.target.model.name} does not know.") from None
 
 
-def _gap(prompt: Prompt, suffix: str, engine: Engine) -> RawText:
+def _gap(prompt: Prompt, suffix: str, engine: Engine, trims: bool) -> RawText:
     if not isinstance(prompt, str):
         raise BadRequest("suffix needs a prompt that is a text.")
     try:
-        return RawText.with_gap(prompt, suffix, engine.target.model.vocabulary)
+        return RawText.with_gap(prompt, suffix, engine.target.model.vocabulary, trims)
     except ValueError:
         raise BadRequest(
             f"{engine.target.model.name} does not fill gaps, so suffix cannot be used; Qwen2.5-Coder and StarCoder do."

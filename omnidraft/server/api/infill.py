@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from omnidraft.app.session import Session
+from omnidraft.engine import TRIMMED
 from omnidraft.server.api.errors import BadRequest, field
 from omnidraft.server.api.errors import whole as whole_number
 from omnidraft.server.api.reply import Reply, looks, timings
@@ -23,7 +24,8 @@ _KNOWN = frozenset((
 
 
 def read(session: Session, body: dict[str, Any]) -> CompletionRequest:
-    """What a request with this body asks for; further files (`input_extra`) come before the text, names first."""
+    """What a request with this body asks for; further files (`input_extra`) come before the text, names first. What
+    does not fit goes from the far ends: files first, then the text's beginning and its end."""
     refuse_unknown(body, _KNOWN)
     before, behind = field(body, "input_prefix", str), field(body, "input_suffix", str)
     if before is None and behind is None:
@@ -32,7 +34,7 @@ def read(session: Session, body: dict[str, Any]) -> CompletionRequest:
     length = whole_number(body, "n_predict", -2, MOST_TOKENS) or 0
     text |= {"max_tokens": length} if length > 0 else {}
     text["prompt"] = _files(body) + (before or "") + (field(body, "prompt", str) or "")
-    return replace(CompletionRequest.text(session, text), suffix=behind or "")
+    return replace(CompletionRequest.text(session, text), suffix=behind or "", trims=True)
 
 
 def _files(body: dict[str, Any]) -> str:
@@ -65,5 +67,5 @@ def _part(reply: Reply, content: str, over: bool) -> dict[str, Any]:
     part: dict[str, Any] = {"content": content, "stop": over, "index": reply.index}
     if over:
         part |= {"model": reply.name, "tokens_predicted": s.tokens, "tokens_evaluated": s.prompt_tokens,
-                 "truncated": False, "timings": timings([reply])}  # fmt: skip
+                 "truncated": TRIMMED in reply.job.live.notices, "timings": timings([reply])}  # fmt: skip
     return part

@@ -87,6 +87,7 @@ class CompletionRequest:
     echo: bool = False
     writes: bool = True
     suffix: str | None = None  # what stands behind the text that is to be written
+    trims: bool = False  # whether the far ends of both may go where they do not fit
     template_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     bias: Mapping[int, float] = dataclasses.field(default_factory=dict)
 
