@@ -30,6 +30,7 @@ from omnidraft.settings.config import MOST_TOKENS, DraftSettings, SamplingSettin
 from omnidraft.vocab import Translator
 
 MEASURING_SECONDS = 1.5  # most time that measuring costs may add to the first answer
+TRIMMED = "The far ends of the text were left out: it no longer fits the model's context."
 SWITCHED_OFF = "drafting is switched off"
 _ONE_WIDTH = "passes of several rows round otherwise than plain ones here, and the text shall stay the same"
 _DOES_NOT_PAY = "drafting does not pay with these two models on this machine"
@@ -116,6 +117,8 @@ class Engine:
         prompt, ids, dropped = target.prompt(request.prompt, template, sampling.longest, len(written))
         if dropped:
             yield Notice(_dropped_sentence(dropped))
+        if isinstance(prompt, RawText) and prompt != request.prompt:
+            yield Notice(TRIMMED)
         state, reason = self._drafting(prompt, request)
         pair_stats = self._pair_stats(sampling) if self._measures(draft) else None
         speculation = self._speculation(state, draft, pair_stats, constraint)
@@ -164,14 +167,12 @@ class Engine:
         assert translator is not None
         try:
             if isinstance(prompt, RawText):
-                ids, virtual = prompt.prompt_ids(prompted.model.vocabulary, prompted.committed), False
+                ids, virtual = prompt.prompt_ids(prompted.model.vocabulary), False
             else:
                 template = request.told(prompted.template)
-                ids = prompt_ids(template, prompted.model.vocabulary, prompt, prompted.committed)
+                ids = prompt_ids(template, prompted.model.vocabulary, prompt)
                 virtual = not begun and ends_without_space(template.render(prompt))
-            ids += prompted.answer_ids(
-                begun, prompted.committed[len(ids) :] if prompted.committed[: len(ids)] == ids else ()
-            )
+            ids += prompted.answer_ids(begun, ())
         except ModelError as error:  # a conversation that only the drafter's template refuses is still answered
             return None, str(error)
         return Drafting(prompted.model, translator, ids, virtual_space=virtual, source=request.source), None

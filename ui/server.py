@@ -25,7 +25,7 @@ from omnidraft.server import HOST
 from omnidraft.server.api import routes as api
 from omnidraft.server.api.errors import error_reply
 from omnidraft.server.guard.limits import Ending, Limits, Server
-from omnidraft.server.guard.security import Guard, refuse_fetching
+from omnidraft.server.guard.security import API, Guard, refuse_fetching
 from omnidraft.settings.file import load_settings
 from ui import profiles as profiles_page
 from ui import settings as settings_page
@@ -97,7 +97,7 @@ def _origins(sessions: Sessions) -> tuple[str, ...]:
 
 def _told(request: Request, error: Exception) -> Response:
     """What a user can mend, as a full disk, in a sentence wherever it comes up."""
-    if request.url.path.startswith("/v1/"):
+    if request.url.path.startswith(API):
         return error_reply(str(error), 503)
     return PlainTextResponse(str(error), 503)
 

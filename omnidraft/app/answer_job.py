@@ -243,7 +243,9 @@ class AnswerJob:
         """Run the calls that are allowed; the request with what they gave, None while a user has to decide."""
         for steps in tools.run_allowed(self.steps, lambda: self.stopped):
             self._tell(self.text[: last_step(steps)], steps)
-        return None if open_call(self.steps) else replace(request, prompt=tools.prompt(self.text, self.steps))
+        if open_call(self.steps):
+            return None
+        return replace(request, prompt=tools.prompt(self.text, self.steps, self.live.ids))
 
     def _tell(self, text: str, steps: Sequence[Step]) -> None:
         """The answer so far was this text, with these steps."""

@@ -273,7 +273,7 @@ def _job(
     if engine is not None:
         template = AnswerRequest(messages, sampling).told(engine.target.template)
         use = _tool_use(session, settings, template, messages, path, keeper, granted)
-    begun = messages_with_steps(keeper.before, keeper.message.steps)
+    begun = messages_with_steps(keeper.before, keeper.message.steps, keeper.message.own_ids)
     request = AnswerRequest(
         [*messages, *begun], sampling, draft_of(session, settings), continued=keeper.continued, source=settings.id,
         capture=session.assistant.capture,
@@ -299,7 +299,7 @@ def _tool_use(
         return None
     files = [file for message in path for file in message.files]
     allowed = [*(settings.tools or ()), *([granted] if granted else [])]
-    return ToolUse(session.tools, template, messages, len(keeper.message.token_ids), files, allowed, offers)
+    return ToolUse(session.tools, template, messages, keeper.own_before(), files, allowed, offers)
 
 
 def messages_of(
@@ -322,7 +322,7 @@ def _read(turn: Message, seen: Mapping[str, Picture]) -> list[dict[str, Any]]:
     begin, *rest = turn.meta.get("marks") or (OPEN, CLOSE, "")
     if turn.meta.get("thinks") and not turn.content.lstrip().startswith(OPEN):
         begin = ""  # the prompt did
-    return messages_with_steps(turn.content, turn.steps, lambda text: said(text, [begin, *rest]))
+    return messages_with_steps(turn.content, turn.steps, turn.own_ids, lambda text: said(text, [begin, *rest]))
 
 
 def unanswered(path: Sequence[Message]) -> set[str]:

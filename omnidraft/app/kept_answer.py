@@ -14,6 +14,7 @@ from omnidraft.app import models_list
 from omnidraft.app.answer_job import ENDED, AnswerJob, Listener
 from omnidraft.app.session import Session
 from omnidraft.app.speeds import PlainSpeed
+from omnidraft.backends.prompting.own_ids import Spelled
 from omnidraft.backends.prompting.prompted_model import Continued
 from omnidraft.chats import Message
 from omnidraft.chats.records import last_step, steps_meta
@@ -35,7 +36,7 @@ class KeptAnswer(Listener):
         self.session = session
         steps = message.steps
         self.before = message.content[: last_step(steps)]  # what was said before the last call
-        self._ids_of_before = message.token_ids[: steps[-1].ids] if steps else []
+        self._own = message.own_ids  # in whose vocabulary steps count their ids
         self._goes_on = continued is not None or bool(steps)
         self.message = message
         self.target = session.target_name()
@@ -58,10 +59,12 @@ class KeptAnswer(Listener):
 
     @classmethod
     def of_begun(cls, session: Session, message: Message) -> KeptAnswer:
-        ended, text, ids = message.meta.get("finish_reason") in ENDED, message.content, tuple(message.token_ids)
+        ended, text, own = message.meta.get("finish_reason") in ENDED, message.content, message.own_ids
         if steps := message.steps:  # it goes on behind the last of them, where perhaps nothing was said yet
-            text, ids = text[steps[-1].at :], ids[steps[-1].ids :]
-            return cls(session, message, Continued(text, ids, ended) if text else None)
+            text, own = text[steps[-1].at :], own.part(steps[-1].ids)
+            if not text:
+                return cls(session, message)
+        ids = own.ids if own.vocabulary == _vocabulary(session) else ()
         return cls(session, message, Continued(text, ids, ended))
 
     def stepped(self, job: AnswerJob) -> None:
@@ -103,7 +106,8 @@ class KeptAnswer(Listener):
         begun = self.message.meta
         meta = _said({
             "statistics": asdict(live.statistics),
-            "token_ids": [*self._ids_before(), *live.ids],
+            "token_ids": [*(own := self.own_before()).ids, *live.ids],
+            "vocabulary": own.vocabulary or None,
             "origins": [origin for _, origin in live.pieces],
             "target": self.target,
             "seed": live.seed if live.seed is not None else begun.get("seed"),
@@ -118,10 +122,22 @@ class KeptAnswer(Listener):
         })  # fmt: skip
         self.session.store.save_partial(self.message.id, job.text, meta, final=True)
 
-    def _ids_before(self) -> list[int]:
-        """Ids of the part that was there, as the engine read them."""
-        engine = self.session.assistant.engine
-        return [*self._ids_of_before, *(engine.written_ids(self.continued) if engine is not None else [])]
+    def own_before(self) -> Spelled:
+        """Ids of the part that was there, as the engine read them, and the vocabulary of the answer's; "" if they are
+        of several."""
+        engine, steps = self.session.assistant.engine, self.message.steps
+        if engine is None:
+            return Spelled("", ())
+        now = _vocabulary(self.session)
+        called = self._own.part(0, steps[-1].ids) if steps else Spelled(now, ())
+        same = called.vocabulary == now
+        return Spelled(now if same else "", (*called.ids, *engine.written_ids(self.continued)))
+
+
+def _vocabulary(session: Session) -> str:
+    """The fingerprint of the loaded target's; "" while none is."""
+    engine = session.assistant.engine
+    return engine.target.model.vocabulary.fingerprint if engine is not None else ""
 
 
 def _said(meta: dict[str, Any]) -> dict[str, Any]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from omnidraft.app.tools.toolbox import Toolbox
 from omnidraft.backends.prompting.formats.chat_format import Call, collect
 from omnidraft.backends.prompting.formats.open import Reader
 from omnidraft.backends.prompting.formats.pattern import is_tag
+from omnidraft.backends.prompting.own_ids import Spelled
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.chats import Message, TextFile
 from omnidraft.chats.records import ASKED, Step, ToolCall, last_step, messages_with_steps, with_call
@@ -28,18 +30,18 @@ GAP = "\n\n"  # between what was said before a call and behind it
 
 
 class ToolUse:
-    """messages: what stands before the answer; ids: how many tokens the answer has already.
+    """messages: what stands before the answer; own: the ids that the answer has already.
 
     allowed: names of functions, and the id of the call that its user allowed just now; offers: whether the model may
     ask for more.
     """
 
     def __init__(
-        self, toolbox: Toolbox, template: ChatTemplate, messages: Sequence[dict[str, Any]], ids: int,
+        self, toolbox: Toolbox, template: ChatTemplate, messages: Sequence[dict[str, Any]], own: Spelled,
         files: Sequence[TextFile], allowed: Sequence[str], offers: bool,
     ) -> None:  # fmt: skip
         self._toolbox, self._template, self.offers = toolbox, template, offers
-        self._messages, self._ids = list(messages), ids
+        self._messages, self._own = list(messages), own
         self._files, self._allowed = files, allowed
         self._offered: list[dict[str, Any]] = []
         openings = [opening for shape in template.form.calls[:1] for opening in shape.openings[:1]]
@@ -52,9 +54,11 @@ class ToolUse:
         self._offered = self._toolbox.offered(self._files)
         return notices
 
-    def prompt(self, text: str, steps: Sequence[Step]) -> list[dict[str, Any]]:
-        """What the model reads behind these steps: it may ask for functions, but not for ever."""
-        messages = [*self._messages, *messages_with_steps(text[: last_step(steps)], steps)]
+    def prompt(self, text: str, steps: Sequence[Step], new: Sequence[int]) -> list[dict[str, Any]]:
+        """What the model reads behind these steps: it may ask for functions, but not for ever. new: the answer's ids
+        besides those it had already."""
+        own = replace(self._own, ids=(*self._own.ids, *new))
+        messages = [*self._messages, *messages_with_steps(text[: last_step(steps)], steps, own)]
         if self.offers and len(steps) < MAX_STEPS:
             messages[-1] = {**messages[-1], "tools": self._offered}
         return messages
@@ -72,7 +76,7 @@ class ToolUse:
             return None
         text = text[:at] + (said.rstrip() + GAP if said.strip() else "")
         asked = tuple(ToolCall(uuid.uuid4().hex[:9], call.name, call.arguments) for call in calls[:MAX_CALLS])
-        return text, [*steps, Step(len(text), self._ids + ids, asked)]
+        return text, [*steps, Step(len(text), len(self._own.ids) + ids, asked)]
 
     def run_allowed(self, steps: Sequence[Step], stopped: Callable[[], bool]) -> Iterator[list[Step]]:
         """Run every open call that is allowed, one after the other; the steps behind each."""

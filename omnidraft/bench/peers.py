@@ -295,7 +295,7 @@ class _Bench:
 
     def _ask(self, name: str, way: str, prompt: Prompt, column: Column, number: int, longest: int) -> Answer:
         messages = list(prompt.messages)
-        ids = prompt_ids(self._template, self._vocabulary, messages, [])
+        ids = prompt_ids(self._template, self._vocabulary, messages)
         sampling = runner.sampling_of(column, seed=self._plan.seed + number, max_tokens=longest)
         return self._programs[name].answer(way, messages, ids, sampling)
 

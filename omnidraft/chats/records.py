@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from omnidraft.backends.prompting.own_ids import KEY, Spelled
 from omnidraft.chats.pictures import ShownPicture, TextFile, are_pictures, files_of, pictures_of, with_files
 from omnidraft.chats.search import said
 from omnidraft.chats.titles import MAX_TITLE, one_line, shorten
@@ -71,22 +72,23 @@ def with_call(steps: Sequence[Step], call: ToolCall) -> list[Step]:
 
 
 def messages_with_steps(
-    content: str, steps: Sequence[Step], last: Callable[[str], dict[str, Any]] = said
+    content: str, steps: Sequence[Step], own: Spelled, last: Callable[[str], dict[str, Any]] = said
 ) -> list[dict[str, Any]]:
     """What a model reads of an answer: its text up to each step, the calls, their results, and the text behind, which
-    `last` makes a message of."""
+    `last` makes a message of. own: the answer's ids, of which each of its parts gets its own."""
     found: list[dict[str, Any]] = []
-    start = 0
+    start = read = 0
     for step in steps:
         calls = [_described(call) for call in step.calls]
-        found.append({**said(content[start : step.at].rstrip()), "tool_calls": calls})
-        start = max(start, step.at)
+        spelled = own.part(read, step.ids)
+        found.append({**said(content[start : step.at].rstrip()), KEY: spelled, "tool_calls": calls})
+        start, read = max(start, step.at), step.ids
         found += [
             {"role": "tool", "tool_call_id": c.id, "name": c.name, "content": c.result or NOT_ALLOWED}
             for c in step.calls
         ]
     if rest := content[start:]:
-        found.append(last(rest))
+        found.append({**last(rest), KEY: own.part(read)})
     return found
 
 
@@ -195,6 +197,13 @@ class Message:
         return self.meta.get("token_ids", [])
 
     @property
+    def own_ids(self) -> Spelled:
+        """The ids of `token_ids` with the vocabulary they are in; an answer of an earlier version does not say it, so
+        that they mean nothing."""
+        vocabulary = self.meta.get("vocabulary", "")
+        return Spelled(vocabulary, tuple(self.token_ids if vocabulary else ()))
+
+    @property
     def origins(self) -> list[str]:
         """Where each token of `token_ids` came from: target, direct, ngram, split or lookup."""
         return self.meta.get("origins", [])
@@ -293,6 +302,7 @@ _RULES: dict[str, Callable[[Any], bool]] = {
     "pieces": _is_texts,
     "notices": _is_texts,
     "target": _is_text,
+    "vocabulary": _is_text,
     "finish_reason": _is_text,
     "error": _is_text,
     "note": _is_text,

@@ -22,8 +22,9 @@ from omnidraft.app.catalog import choose_drafter, choose_target
 from omnidraft.backends.llama.kernels import library
 from omnidraft.backends.pictures import Picture, open_picture
 from omnidraft.backends.prompting.formats.chat_format import collect
+from omnidraft.backends.prompting.own_ids import KEY, Spelled
 from omnidraft.backends.prompting.prompt import with_pictures
-from omnidraft.backends.prompting.templates import EFFORTS
+from omnidraft.backends.prompting.thinking import EFFORTS
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.cli.report import add_setting, draft_length, given, print_json, printed, report, summary
 from omnidraft.decoding.events import Finished, Token
@@ -81,13 +82,13 @@ def converse(
             continue
         asked = [*messages, {"role": "user", **with_pictures(line, pictures)}]
         try:
-            said, _, last = _answer(assistant, asked, sampling, draft, chat, Interrupts(assistant.stop))
+            said, ids, last = _answer(assistant, asked, sampling, draft, chat, Interrupts(assistant.stop))
         except OmniDraftError as error:  # this question failed, not the conversation
             print(f"omnidraft: {error}", file=sys.stderr)
             failed = True
             continue
         pictures = []
-        messages = [*asked, _told_again(assistant, said, sampling)]
+        messages = [*asked, _told_again(assistant, said, ids, sampling)]
     return 2 if failed and not at_terminal else 0
 
 
@@ -144,12 +145,14 @@ def _answer(
     return said, [event.id for event in events if isinstance(event, Token)], finished
 
 
-def _told_again(assistant: Assistant, said: str, sampling: SamplingSettings) -> Message:
+def _told_again(assistant: Assistant, said: str, ids: Sequence[int], sampling: SamplingSettings) -> Message:
     """An answer as later turns get it: its thoughts apart."""
     assert assistant.engine is not None  # it has just answered
-    reader = AnswerRequest((), sampling).told(assistant.engine.target.template).reader({})
+    target = assistant.engine.target
+    reader = AnswerRequest((), sampling).told(target.template).reader({})
     read = collect([*reader.feed(said), *reader.finish()])
-    return {"role": "assistant", "content": read.content, "reasoning_content": read.reasoning}
+    own = Spelled(target.model.vocabulary.fingerprint, tuple(ids))
+    return {"role": "assistant", "content": read.content, "reasoning_content": read.reasoning, KEY: own}
 
 
 def _lines(prompt: str) -> Iterator[str]:

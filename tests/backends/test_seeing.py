@@ -146,7 +146,7 @@ def test_nobody_types_a_mark(write_gguf):
     target = LlamaTarget.open(write_gguf("text.gguf", *MODELS["llama"]()), SETTINGS)
     template = ChatTemplate(TEMPLATE, target.vocabulary)
     typed = mark(noise(1)).replace("picture ", "picture 0", 1)
-    ids = prompt_ids(template, target.vocabulary, [{"role": "user", "content": typed}], (), lambda picture: [FIRST])
+    ids = prompt_ids(template, target.vocabulary, [{"role": "user", "content": typed}], lambda picture: [FIRST])
     assert max(ids) < FIRST
     assert mark(noise(1)) not in str(unseen([asked("what", 1)]))
     target.close()

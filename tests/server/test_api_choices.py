@@ -220,7 +220,8 @@ REFUSED = [
 
 @pytest.mark.parametrize(("route", "body", "told"), REFUSED)
 def test_what_cannot_be_done_is_refused_in_a_sentence(server, route, body, told):
-    status, answer = post(server, route, {"model": MODEL, "max_tokens": 2, **body})
+    short = {} if route == "embeddings" else {"max_tokens": 2}
+    status, answer = post(server, route, {"model": MODEL, **short, **body})
     if told is None:
         assert status == 200
         return

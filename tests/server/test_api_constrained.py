@@ -9,6 +9,7 @@ import time
 from enum import StrEnum
 from typing import Any, Literal
 
+import httpx
 import openai
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
@@ -162,3 +163,71 @@ def test_forced_tokens_are_told_apart(server):
     told = answer.model_extra["omnidraft"]
     assert told["forced_accepted"] > 3
     assert told["tokens_per_pass"] > 1.2
+
+
+TWICE = {"type": "array", "items": {"enum": [7]}, "minItems": 3, "maxItems": 3, "uniqueItems": True}
+
+
+def told(server, **more) -> list[str]:
+    """The notices of an answer."""
+    wanted = {"model": MODEL, "messages": ASK, "max_tokens": 100, "temperature": 0, **more}
+    return client(server).chat.completions.create(**wanted).model_extra["omnidraft"]["notices"]
+
+
+def test_what_of_a_schema_is_not_enforced_is_told_and_checked(server):
+    notices = told(server, response_format=schema({"type": "object", "properties": {"a": TWICE}, "required": ["a"]}))
+    assert any("uniqueItems at #/properties/a" in notice and "Not enforced" in notice for notice in notices)
+    assert any("breaks its schema: uniqueItems at #/properties/a/uniqueItems" in notice for notice in notices)
+    stream = client(server).chat.completions.create(
+        model=MODEL, messages=ASK, max_tokens=100, temperature=0, stream=True, response_format=schema(TWICE)
+    )
+    *_, last = stream
+    assert last.choices[0].finish_reason == "stop"
+    assert any("breaks its schema: uniqueItems" in notice for notice in last.model_extra["omnidraft"]["notices"])
+    assert told(server, response_format=schema({**TWICE, "uniqueItems": False})) == []
+    done = client(server).responses.create(
+        model=MODEL, input=ASK[0]["content"], temperature=0,
+        text={"format": {"type": "json_schema", "name": "x", "schema": TWICE}},
+    )  # fmt: skip
+    assert any("uniqueItems" in notice for notice in done.model_extra["omnidraft"]["notices"])
+
+
+@pytest.mark.parametrize("word", [{"uniqueItems": True}, {"contains": {"const": 7}}, {"not": {"const": [7]}},
+                                  {"contentEncoding": "gzip"}, {"contentMediaType": "x/y"},
+                                  {"if": {"minItems": 3}, "then": {"maxItems": 2}}])  # fmt: skip
+def test_under_strict_it_is_refused_with_the_word_and_its_place(server, word):
+    described = {"type": "object", "properties": {"a": {**TWICE, "uniqueItems": False, **word}}, "required": ["a"]}
+    strict = {"type": "json_schema", "json_schema": {"name": "x", "schema": described, "strict": True}}
+    with pytest.raises(openai.BadRequestError) as caught:
+        said(server, response_format=strict)
+    assert f"{next(iter(word))} at #/properties/a" in caught.value.body["message"]
+    with pytest.raises(openai.BadRequestError) as caught:
+        client(server).responses.create(model=MODEL, input="Hi", text={"format": {
+            "type": "json_schema", "name": "x", "schema": described, "strict": True}})  # fmt: skip
+    assert f"{next(iter(word))} at #/properties/a" in caught.value.body["message"]
+    tool = {"type": "function", "function": {"name": "f", "parameters": described, "strict": True}}
+    with pytest.raises(openai.BadRequestError, match=f"schema of f cannot be enforced: {next(iter(word))} at"):
+        said(server, tools=[tool])
+
+
+def test_a_schema_beside_json_object_is_followed(server):
+    """As llama.cpp's clients send it."""
+    for described in (Bounds, Patterns):
+        form = {"type": "json_object", "schema": described.model_json_schema()}
+        choice = said(server, response_format=form, temperature=1, max_tokens=300)
+        assert choice.finish_reason == "stop"
+        described.model_validate_json(choice.message.content)
+    with pytest.raises(openai.BadRequestError, match="needs schema, an object"):
+        said(server, response_format={"type": "json_object", "schema": 5})
+
+
+@pytest.mark.parametrize("name", ["json_schema", "guided_json", "guided_regex", "typical_p", "min_tokens", "schema",
+                                  "mirostat", "ignore_eos", "whatever"])  # fmt: skip
+def test_a_field_that_would_do_nothing_is_refused_by_name(server, name):
+    value = Bounds.model_json_schema() if "json" in name else 2
+    with pytest.raises(openai.BadRequestError, match=f"^Error code: 400 - {name} is not known here"):
+        said(server, extra={name: value})
+    for path, given in ("completions", "prompt"), ("responses", "input"), ("embeddings", "input"):
+        reply = httpx.post(f"{server.origin}/v1/{path}", json={"model": MODEL, given: "Hi", name: value})
+        assert (reply.status_code, reply.json()["error"]["message"].split()[0]) == (400, name), path
+    assert said(server, extra={name: None, "user": "me", "cache_prompt": True}, max_tokens=2).message.content

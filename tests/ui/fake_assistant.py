@@ -47,7 +47,7 @@ class FakeAssistant:
         self.loads.append(target)
         self.loaded.target_file = target
         self.target = SimpleNamespace(name=target.stem, n_ctx=1024)
-        model = SimpleNamespace(vocabulary=SimpleNamespace(encode=str.split))
+        model = SimpleNamespace(vocabulary=SimpleNamespace(encode=str.split, fingerprint="words"))
         self.engine = SimpleNamespace(
             target=SimpleNamespace(model=model, template=_TEMPLATE),
             why_plain=lambda draft: None,

@@ -24,6 +24,7 @@ class Bytes:
     """A vocabulary of bytes."""
 
     controls: ClassVar[dict[str, int]] = {}
+    fingerprint = "bytes"
 
     def encode(self, text: str, **_: object) -> list[int]:
         return list(text.encode())

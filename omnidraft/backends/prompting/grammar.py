@@ -19,7 +19,7 @@ import llguidance
 from omnidraft.backends.prompting.formats.chat_format import WrittenCall
 from omnidraft.backends.prompting.formats.open import THOUGHT_MARKS
 from omnidraft.backends.prompting.gbnf import gbnf_to_lark
-from omnidraft.backends.prompting.json_schema import schema_text
+from omnidraft.backends.prompting.json_schema import places, schema_text
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import GrammarError, ModelError
 
@@ -49,6 +49,11 @@ def json_grammar(schema: Any = None) -> Grammar:
 def json_part(schema: Any = None) -> str:
     """Lark for a value that follows `schema`."""
     return f"%json {schema_text({'type': 'object'} if schema is None else schema)}"
+
+
+def unkept(schema: Any) -> list[str]:
+    """What of a JSON schema its grammar does not hold, each with its place; GrammarError for what is no schema."""
+    return places(schema, by_bytes(json_grammar(schema), ()).get_grammar_warnings())
 
 
 def gbnf_grammar(text: str) -> Grammar:

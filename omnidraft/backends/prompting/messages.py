@@ -49,7 +49,7 @@ class Fields:
 
 def shaped(message: Message, fields: Fields, thinking: bool = True) -> list[Plain]:
     """The message for a template with these `fields`, mostly as one; without its thoughts unless `thinking`."""
-    made = _flat(message)
+    made = flat(message)
     if message.get("tool_calls"):
         calls = [_described(call, fields.calls) for call in message["tool_calls"]]
         if fields.calls is None:
@@ -61,28 +61,28 @@ def shaped(message: Message, fields: Fields, thinking: bool = True) -> list[Plai
         made.update(named if fields.results else {"role": "user"})
     thoughts = str(message.get("reasoning_content") or "") if thinking else ""
     if thoughts and fields.thoughts == "content":
-        parts = [{"type": "thinking", "thinking": _whole(thoughts)}, {"type": "text", "text": made["content"]}]
+        parts = [{"type": "thinking", "thinking": whole(thoughts)}, {"type": "text", "text": made["content"]}]
         made["content"] = parts
     elif thoughts and fields.thoughts:
-        made[fields.thoughts] = _whole(thoughts)
+        made[fields.thoughts] = whole(thoughts)
     elif thoughts and fields.marks is not None:
         begin, end = fields.marks
-        made["content"] = f"{begin}\n{_whole(thoughts)}\n{end}\n\n{made['content']}"
+        made["content"] = f"{begin}\n{whole(thoughts)}\n{end}\n\n{made['content']}"
     if not (fields.alone and "tool_calls" in made):
         return [made]
     said = {name: value for name, value in made.items() if name != "tool_calls"}
     return [*([said] if made["content"] else []), {**made, "content": None}]
 
 
-def _flat(message: Message) -> Plain:
+def flat(message: Message) -> Plain:
     """The message with plain strings: content given as a list of parts becomes their text."""
     content = message.get("content") or ""
     if not isinstance(content, str):
         content = "".join(part if isinstance(part, str) else part.get("text", "") for part in content)
-    return {"role": str(message["role"]), "content": _whole(content)}
+    return {"role": str(message["role"]), "content": whole(content)}
 
 
-def _whole(text: str) -> str:
+def whole(text: str) -> str:
     """A lone surrogate (half an emoji cut by a browser) has no UTF-8 form."""
     return text.encode("utf-8", "replace").decode()
 
@@ -187,16 +187,23 @@ _PRIVATE_USE = range(0xE000, 0xF900)
 class Span:
     """A stretch of a rendered prompt: text, or one control token (then `text` is how the template spells it).
 
-    joined: text that goes on from the text before it, cut there because a marker that somebody typed stands across.
+    joined: text that goes on from the text before it, cut there because a marker that somebody typed stands across, or
+    behind an answer. own: the ids that an answer was written with, which spell the text (own_ids.py).
     """
 
     text: str
     control_id: int | None = None
     joined: bool = False
+    own: tuple[int, ...] = ()
 
     @property
     def control(self) -> bool:
         return self.control_id is not None
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """Its ids, where they are known without a tokenizer."""
+        return self.own if self.control_id is None else (self.control_id,)
 
 
 class TypedText:
@@ -232,17 +239,22 @@ class TypedText:
         hide = lambda m: m[0] if m[0] in own else f"{sentinel}{self._numbers[m[0]]}{sentinel}"  # noqa: E731
         return mapped(value, lambda text: self._typed.sub(hide, text))
 
-    def spans(self, rendered: str, sentinel: str) -> list[Span]:
+    def shown(self, rendered: str, sentinel: str) -> str:
+        """A text with what was typed in its place."""
+        return "".join(span.text for span in self._typed_text(rendered, sentinel, False))
+
+    def spans(self, rendered: str, sentinel: str, joined: bool = False) -> list[Span]:
+        """joined: whether it goes on from a text before it."""
         spans: list[Span] = []
         for span in control_spans(rendered, self.controls, self._pattern):
-            spans += [span] if span.control else self._typed_text(span.text, sentinel)
+            spans += [span] if span.control else self._typed_text(span.text, sentinel, joined and not spans)
         return spans
 
-    def _typed_text(self, piece: str, sentinel: str) -> Iterator[Span]:
+    def _typed_text(self, piece: str, sentinel: str, joined: bool) -> Iterator[Span]:
         """Text with what was typed in its place; cut within markers that the vocabulary would make one token of."""
         texts = list(self._numbers)
         parts = re.split(f"{sentinel}(\\d+){sentinel}", piece)
-        text, joined = parts[0].replace(sentinel, ""), False
+        text = parts[0].replace(sentinel, "")
         for number, behind in zip(parts[1::2], parts[2::2], strict=True):
             typed = texts[int(number)]
             if typed in self.controls:

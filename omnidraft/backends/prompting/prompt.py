@@ -1,21 +1,21 @@
-"""From messages to the ids of the next prompt, keeping every id the model has already read.
+"""From messages to the ids of the next prompt, which depend on the conversation alone.
 
-The committed ids are the truth about the conversation so far: an answer's ids stay as they were generated, and only
-the text behind them is tokenized. Works alike for a target and a drafter, each with its own template and vocabulary.
-Knows nothing of KV caches: the caller compares the result with what its cache holds.
+What somebody typed is text, spelled by ordinary tokens; earlier answers stand there with their own ids where the
+conversation has them (own_ids.py). Works alike for a target and a drafter, each with its own template and vocabulary.
+Knows nothing of KV caches: they save work, and the caller compares the result with what its cache holds.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import dropwhile
 from typing import Any, TypeVar
 
 from omnidraft.backends.pictures import Picture
-from omnidraft.backends.prompting.messages import Message, Span, control_spans
+from omnidraft.backends.prompting.messages import Message, Span, control_spans, whole
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import ContextFull, PictureError
 from omnidraft.vocab import Vocabulary
@@ -84,7 +84,7 @@ def render(template: ChatTemplate, messages: Sequence[Message], see: See | None)
 
 
 def _parts(span: Span, pictures: dict[str, Picture], see: See) -> Iterator[Span]:
-    if span.control:
+    if span.ids:
         yield span
         return
     for at, part in enumerate(_MARK.split(span.text)):
@@ -96,32 +96,26 @@ def _parts(span: Span, pictures: dict[str, Picture], see: See) -> Iterator[Span]
 
 
 def prompt_ids(
-    template: ChatTemplate,
-    vocabulary: Vocabulary,
-    messages: Sequence[Message],
-    committed: Sequence[int] = (),
-    see: See | None = None,
+    template: ChatTemplate, vocabulary: Vocabulary, messages: Sequence[Message], see: See | None = None
 ) -> list[int]:
-    """Ids of the rendered conversation, ready for the answer, beginning with as much of `committed` as it can.
-
-    If the rendering begins with exactly the bytes and control tokens of `committed`, the result is `committed` plus
-    the tokenization of what follows. If the conversation was changed, the ids before the text run with the change are
-    kept, so a regenerated answer gets the very prompt it had. BOS stands once. see: the ids of a picture; None for a
+    """Ids of the rendered conversation, ready for the answer; BOS stands once. see: the ids of a picture; None for a
     model that sees none.
+
+    They depend on the conversation alone: what was typed is spelled by ordinary tokens, and earlier answers by their
+    own ids where these are known (messages.py).
     """
-    return spans_ids(render(template, messages, see), vocabulary, committed)
+    return spans_ids(render(template, messages, see), vocabulary)
 
 
-def spans_ids(spans: Sequence[Span], vocabulary: Vocabulary, committed: Sequence[int] = ()) -> list[int]:
+def spans_ids(spans: Sequence[Span], vocabulary: Vocabulary) -> list[int]:
     """The same of what a template rendered."""
-    return _ids(_begun(spans, vocabulary), vocabulary, committed)
+    return _ids(_begun(spans, vocabulary), vocabulary)
 
 
 def count_ids(
     template: ChatTemplate,
     vocabulary: Vocabulary,
     messages: Sequence[Message],
-    committed: Sequence[int] = (),
     limit: int | None = None,
     see: See | None = None,
 ) -> int:
@@ -132,18 +126,16 @@ def count_ids(
     spans = _begun(render(template, messages, see), vocabulary)
     if limit is not None:
         longest = vocabulary.longest_piece
-        least = sum(1 if span.control else -(-len(span.text.encode()) // longest) for span in spans)
+        least = sum(len(span.ids) or -(-len(span.text.encode()) // longest) for span in spans)
         if least > limit:
             return least
-    return len(_ids(spans, vocabulary, committed))
+    return len(_ids(spans, vocabulary))
 
 
-def _ids(spans: list[Span], vocabulary: Vocabulary, committed: Sequence[int]) -> list[int]:
-    kept, covered, rest = _match(spans, vocabulary, committed)
-    ids = [*committed[:kept], *_encode_middle(vocabulary, rest)]
-    for span in spans[covered:]:
-        own = span.control_id
-        ids += [own] if own is not None else vocabulary.encode(span.text, at_start=not span.joined)
+def _ids(spans: list[Span], vocabulary: Vocabulary) -> list[int]:
+    ids: list[int] = []
+    for span in spans:
+        ids += span.ids or vocabulary.encode(span.text, at_start=not span.joined)
     return ids
 
 
@@ -180,42 +172,6 @@ def _begun(spans: Sequence[Span], vocabulary: Vocabulary) -> list[Span]:
     if not vocabulary.add_bos or vocabulary.bos is None:
         return list(spans)
     return [Span("", vocabulary.bos), *dropwhile(lambda span: span.control_id == vocabulary.bos, spans)]
-
-
-def _match(spans: list[Span], vocabulary: Vocabulary, committed: Sequence[int]) -> tuple[int, int, bytes]:
-    """How far `committed` spells `spans`: (ids kept, spans they cover, bytes left of the span they end in)."""
-    # What the tokenizer puts in front of a text: b" " for SentencePiece style, else b"".
-    prefix = vocabulary.decode(vocabulary.encode("a", at_start=True))[:-1]
-    kept = 0
-    for index, span in enumerate(spans):
-        if kept == len(committed):
-            return kept, index, b""
-        if span.control:
-            if committed[kept] != span.control_id:
-                return kept, index, b""
-            kept += 1
-            continue
-        data = span.text.encode()
-        # A text tokenized as prompt carries the vocabulary's space prefix; one the model began itself does not.
-        forms = (prefix + data, data) if prefix and not span.joined else (data,)
-        end, spelled, form = max((*_spell(vocabulary, committed, kept, form), form) for form in forms)
-        if spelled < len(form):
-            return (end, index + 1, form[spelled:]) if end == len(committed) else (kept, index, b"")
-        kept = end
-    return kept, len(spans), b""
-
-
-def _spell(vocabulary: Vocabulary, committed: Sequence[int], start: int, data: bytes) -> tuple[int, int]:
-    """Walks along `committed` from `start` while its pieces spell `data`: (next id, bytes spelled)."""
-    spelled, markers = 0, vocabulary.control_texts
-    while start < len(committed) and spelled < len(data):
-        id = committed[start]
-        piece = b"" if id >= vocabulary.size else vocabulary.pieces[id] or markers.get(id, b"")
-        if not piece or not data.startswith(piece, spelled):
-            break
-        spelled += len(piece)
-        start += 1
-    return start, spelled
 
 
 def _encode_middle(vocabulary: Vocabulary, data: bytes) -> list[int]:
@@ -271,8 +227,8 @@ def fit_context(
 
 
 # A text to go on with as it stands, without a chat template: what completions of the older kind ask for. Control
-# tokens that it spells count as such, since whoever sends it has applied a template already. Knows nothing of
-# conversations.
+# tokens that it spells count as such, since whoever sends it has applied a template already; what stands around a gap
+# is a text of somebody's, and stays one. Knows nothing of conversations.
 
 
 # What begins, what splits and what ends a text with a gap in the prompts of models that fill one in.
@@ -288,10 +244,14 @@ _GAPS = (
 
 @dataclass(frozen=True, slots=True)
 class RawText:
-    """text: what a drafter reads; ids: the target's own, where the text came as these."""
+    """text: what a drafter reads; ids: the target's own, where the text came as these; gap: the text in its parts,
+    where it has a gap: what begins it, the text before, what splits it, the text behind, and what ends it; trims:
+    whether the far ends of these may go."""
 
     text: str
     ids: tuple[int, ...] = ()
+    gap: tuple[str, ...] = ()
+    trims: bool = False
 
     @classmethod
     def of_ids(cls, ids: Sequence[int], vocabulary: Vocabulary) -> RawText:
@@ -301,26 +261,48 @@ class RawText:
         return cls(vocabulary.decode(ids).decode("utf-8", "replace"), tuple(ids))
 
     @classmethod
-    def with_gap(cls, before: str, behind: str, vocabulary: Vocabulary) -> RawText:
+    def with_gap(cls, before: str, behind: str, vocabulary: Vocabulary, trims: bool = False) -> RawText:
         """A text whose middle is to be written; ValueError if this model has no tokens for that."""
         known = next((gap for gap in _GAPS if all(name in vocabulary.controls for name in gap)), None)
         if known is None:
             raise ValueError("no tokens for a gap")
         begin, split, end = known
-        return cls(f"{begin}{before}{split}{behind}{end}")
+        gap = (begin, before, split, behind, end)
+        return cls("".join(gap), gap=gap, trims=trims)
 
-    def prompt_ids(self, vocabulary: Vocabulary, committed: Sequence[int] = ()) -> list[int]:
+    def fitted(self, vocabulary: Vocabulary, most: int) -> RawText:
+        """What of it is read where about `most` ids fit: of what stands around a gap, a quarter behind it at least."""
+        if not self.trims:
+            return self
+        begin, before, split, behind, end = map(whole, self.gap)
+        far = most * vocabulary.longest_piece  # what is further away is not tokenized only to learn that
+        heads, tails = vocabulary.encode(before[-far:]), vocabulary.encode(behind[:far])
+        room = max(0, most - 4)  # what is written around them, and what begins a text
+        after = min(len(tails), max(room // 4, room - len(heads)))
+        if len(heads) + after > room or len(before) > far:
+            before = vocabulary.decode(heads[max(0, len(heads) - room + after) :]).decode("utf-8", "ignore")
+        if len(tails) > after or len(behind) > far:
+            behind = vocabulary.decode(tails[:after]).decode("utf-8", "ignore")
+        gap = (begin, before, split, behind, end)
+        return replace(self, text="".join(gap), gap=gap)
+
+    def prompt_ids(self, vocabulary: Vocabulary) -> list[int]:
         """What a model with this vocabulary reads; at least one id. For the target also where it came as ids."""
-        text = self.text.encode("utf-8", "replace").decode()
-        ids = spans_ids(list(control_spans(text, vocabulary.controls)), vocabulary, committed)
+        ids = spans_ids(self._spans(vocabulary.controls), vocabulary)
         starts = (vocabulary.bos, vocabulary.eos, 0)
         return ids or [next(token for token in starts if token is not None)]
 
-    def target_ids(self, vocabulary: Vocabulary, committed: Sequence[int], n_ctx: int) -> list[int]:
+    def _spans(self, controls: Mapping[str, int]) -> list[Span]:
+        if not self.gap:
+            return list(control_spans(whole(self.text), controls))
+        spans = (Span(whole(part), controls.get(part) if at % 2 == 0 else None) for at, part in enumerate(self.gap))
+        return [span for span in spans if span.text]
+
+    def target_ids(self, vocabulary: Vocabulary, n_ctx: int) -> list[int]:
         """The same for the target; ContextFull if there is no room for an answer behind it."""
         least = len(self.ids) or len(self.text.encode("utf-8", "replace")) // vocabulary.longest_piece
         # A text far too long is not tokenized only to learn that.
-        ids = list(self.ids) or (self.prompt_ids(vocabulary, committed) if least < n_ctx else [])
+        ids = list(self.ids) or (self.prompt_ids(vocabulary) if least < n_ctx else [])
         if max(least, len(ids)) >= n_ctx:
             raise ContextFull(
                 f"The prompt has {max(least, len(ids)):,} tokens or more, but the model's context of {n_ctx:,} must "

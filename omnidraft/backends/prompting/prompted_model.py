@@ -63,14 +63,15 @@ class PromptedModel:
         template: the model's own, told what this answer asks for.
         """
         if isinstance(messages, RawText):
-            return messages, messages.target_ids(self.model.vocabulary, self.committed, self.model.n_ctx), 0
+            fitted = messages.fitted(self.model.vocabulary, self.model.n_ctx - self._reserve(max_tokens))
+            return fitted, fitted.target_ids(self.model.vocabulary, self.model.n_ctx), 0
         kept, dropped = self._fit(list(messages), template, max_tokens, written)
-        return kept, prompt_ids(template, self.model.vocabulary, kept, self.committed, self.see), dropped
+        return kept, prompt_ids(template, self.model.vocabulary, kept, self.see), dropped
 
     def room(self, messages: Sequence[Message], max_tokens: int) -> int:
         """How many more tokens fit into the context beside these messages and the room kept for an answer."""
         limit = self.model.n_ctx - self._reserve(max_tokens)
-        return limit - count_ids(self.template, self.model.vocabulary, messages, (), limit, self.see)
+        return limit - count_ids(self.template, self.model.vocabulary, messages, limit, self.see)
 
     def _reserve(self, max_tokens: int) -> int:
         """Room kept for an answer: a quarter of the context, or max_tokens if that is less."""
@@ -86,7 +87,7 @@ class PromptedModel:
         limit = self.model.n_ctx
 
         def count(kept: Sequence[Message]) -> int:
-            return count_ids(template, self.model.vocabulary, kept, self.committed, limit, self.see) + written
+            return count_ids(template, self.model.vocabulary, kept, limit, self.see) + written
 
         try:
             return fit_context(messages, limit - self._reserve(max_tokens), count)

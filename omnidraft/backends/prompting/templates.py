@@ -6,7 +6,7 @@ A control token in the result was written by the template; what a person or a mo
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import jinja2
 
 from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.prompting import own_ids
 from omnidraft.backends.prompting.formats.chat_format import ChatFormat
 from omnidraft.backends.prompting.formats.of_template import format_of, template_variables
 from omnidraft.backends.prompting.formats.open import THOUGHT_MARKS, Reader, begun_text, open_reader
@@ -29,11 +30,14 @@ from omnidraft.backends.prompting.messages import (
     TypedText,
     alternating,
     fields_of_calls,
+    flat,
     one_system,
     shaped,
     stand_in,
 )
+from omnidraft.backends.prompting.own_ids import Place, Speller
 from omnidraft.backends.prompting.rendering import RENDERING, TemplateLimit, template_options
+from omnidraft.backends.prompting.thinking import TRIED, Told, differ, ways_of_thinking
 from omnidraft.errors import ModelError, PromptRefused
 from omnidraft.vocab import Vocabulary
 
@@ -159,48 +163,6 @@ class Renderer:
             return RENDERING.render(source, {**variables, "tools": []})  # some go through a list without asking for it
 
 
-# How thinking is switched through a template, which calls the switch what it likes. Found by rendering: an option is
-# known where what is written changes with it.
-EFFORTS = ("low", "medium", "high")
-_SWITCHES: dict[str, tuple[Any, Any]] = {  # on, off
-    "enable_thinking": (True, False), "thinking": (True, False), "thinking_mode": ("enabled", "disabled"),
-    "thinking_budget": (-1, 0),
-}  # fmt: skip
-_DEGREES = ("reasoning_effort", "thinking_effort", "reasoning_strength")
-_NONE = ("none", "no_think")  # what some say instead of a degree
-# Values of which one or another changes what is written, whatever kind an option is of.
-_TRIED = (True, False, "low", "high")
-Told = dict[str, Any]
-Render = Callable[[Mapping[str, Any]], object]
-
-
-def ways_of_thinking(render: Render, names: Collection[str], source: str) -> dict[str, Told]:
-    """What to tell a template for each of our words ("on", "off" and `EFFORTS`) that means something to it.
-
-    render: what it writes when told these options, None where it refuses; names: of its options.
-    """
-    found: dict[str, Told] = {}
-    for name, (on, off) in _SWITCHES.items():
-        if name in names and _differ(render, name, (on, off)):
-            found = {"on": {name: on}, "off": {name: off}}
-            break
-    for name in (name for name in _DEGREES if name in names):
-        ways = {word: {**found.get("on", {}), name: word} for word in EFFORTS}
-        told = {word: text for word, way in ways.items() if (text := render(way)) is not None}
-        silent = next((word for word in _NONE if f"'{word}'" in source or f'"{word}"' in source), "")
-        if not found and silent and _differ(render, name, (silent, EFFORTS[-1])):
-            found = {"on": {name: EFFORTS[-1]}, "off": {name: silent}}
-        if len(set(told.values())) > 1:
-            found |= {word: ways[word] for word in told}
-        break
-    return found
-
-
-def _differ(render: Render, name: str, values: Collection[Any], *others: Told) -> bool:
-    texts = [render(told) for told in (*others, *({name: value} for value in values))]
-    return len({text for text in texts if text is not None}) > 1
-
-
 _ASKED = [{"role": "user", "content": "a"}]
 _REMEMBERED = 64  # options that clients sent
 T = TypeVar("T")
@@ -229,6 +191,7 @@ class ChatTemplate:
         self.name = name
         self._controls = {text: id for text, id in vocabulary.controls.items() if text}
         self._eog = vocabulary.eog
+        self._vocabulary = vocabulary
         ids: dict[int | None, str] = {id: text for text, id in self._controls.items()}
         begin, end = ids.get(vocabulary.bos, ""), ids.get(vocabulary.eos, "")
         special = {"bos_token": begin, "eos_token": end, "unk_token": "", "pad_token": ""}
@@ -287,7 +250,7 @@ class ChatTemplate:
     def _knows(self, name: str, value: Any) -> bool:
         named = name in template_options(self.source)
         return named and _remembered(
-            self._known, f"{name} {value!r}", lambda: _differ(self._shown, name, (value, *_TRIED), {})
+            self._known, f"{name} {value!r}", lambda: differ(self._shown, name, (value, *TRIED), {})
         )
 
     def told(self, options: Mapping[str, Any]) -> ChatTemplate:
@@ -300,7 +263,7 @@ class ChatTemplate:
     def _with(self, told: Mapping[str, Any]) -> ChatTemplate:
         other = copy.copy(self)  # what was found out of the template stays with it, what prompts look like does not
         other._told = told
-        for name in ("opened", "answer_prefix", "thought_marks"):
+        for name in ("opened", "answer_prefix", "thought_marks", "_speller"):
             vars(other).pop(name, None)
         return other
 
@@ -320,17 +283,50 @@ class ChatTemplate:
         thoughts go to it as fields where it knows them (messages.py), else as text.
         """
         tools = list(messages[-1].get("tools") or ()) if messages and self.supports_tools else []
-        ways = [True, False] if any(message.get("reasoning_content") for message in messages) else [True]
-        flat = [[part for m in messages for part in shaped(m, self._fields, thinking)] for thinking in ways]
+        flat = self._shaped(messages)
         sentinel = self._typed.sentinel([flat, tools, self._told])
-        hidden = [
-            [{**self._typed.hidden(message, sentinel), "role": message["role"]} for message in one] for one in flat
-        ]
         given = Given(add_generation_prompt, *self._typed.hidden([tools, self._told], sentinel))
-        spans = self._typed.spans(self._renderer.first(hidden, given), sentinel)
+        text = self._written(flat, given, sentinel)
+        spans, at = list[Span](), 0
+        for place in self._answers(messages, given, sentinel, text):
+            spans += self._typed.spans(text[at : place.start], sentinel, at > 0)
+            spans.append(Span(self._typed.shown(text[place.start : place.end], sentinel), own=place.ids))
+            at = place.end
+        spans += self._typed.spans(text[at:], sentinel, at > 0)
         if not spans:
             raise PromptRefused(f"The chat template of {self.name} writes nothing of this conversation.")
         return spans
+
+    def _shaped(self, messages: Sequence[Message]) -> list[list[Plain]]:
+        """The ways in which the template may be told the conversation, the fullest first."""
+        ways = [True, False] if any(message.get("reasoning_content") for message in messages) else [True]
+        return [[part for m in messages for part in shaped(m, self._fields, thinking)] for thinking in ways]
+
+    def _written(self, ways: Sequence[list[Plain]], given: Given, sentinel: str) -> str:
+        """What the template makes of a conversation, with a sentinel around the markers that somebody typed."""
+        hide = self._typed.hidden
+        return self._renderer.first([[{**hide(m, sentinel), "role": m["role"]} for m in way] for way in ways], given)
+
+    def _answers(self, messages: Sequence[Message], given: Given, sentinel: str, text: str) -> Iterator[Place]:
+        """Where in the `text` that was made of these messages answers stand whose own ids are known."""
+        known = own_ids.known(messages, self._vocabulary)
+        if not known:
+            return
+        marks = [{**m, "content": own_ids.mark(n, sentinel)} if n in known else m for n, m in enumerate(messages)]
+        said = {n: self._typed.hidden(flat(messages[n]), sentinel)["content"] for n in known}
+        try:
+            marked = self._written(self._shaped(marks), given, sentinel)
+        except PromptRefused:  # what was said matters to it
+            return
+        for number, start, end in own_ids.stretches(text, marked, sentinel, said):
+            shown = self._typed.shown(text[start:end], sentinel)
+            place = self._speller.place(known[number], text[:start], end, shown)
+            if place is not None:
+                yield place
+
+    @cached_property
+    def _speller(self) -> Speller:
+        return Speller(self._vocabulary, self.markers, self.answer_prefix)
 
     @cached_property
     def supports_tools(self) -> bool:

@@ -32,6 +32,7 @@ from omnidraft.engine import Engine
 from omnidraft.errors import OmniDraftError
 from omnidraft.server.api import errors
 from omnidraft.server.api import reply as completions
+from omnidraft.server.api.checks import Checks
 from omnidraft.server.api.errors import BadRequest, error_reply, json_body, read_body, refused
 from omnidraft.server.api.forms import ChatForm, Logprobs, TextForm
 from omnidraft.server.api.reply import Reply
@@ -132,7 +133,7 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
         if any(token >= prompted.model.vocabulary.size for token in asked.bias):
             raise BadRequest(f"logit_bias has token ids that {prompted.model.name} does not know.")
         begun, messages = _begun(choice.prompt) if chat else (None, choice.prompt)
-        prompt = _with_tools(messages, asked) if chat else _raw(choice.prompt, engine, asked.suffix)
+        prompt = _with_tools(messages, asked) if chat else _raw(choice.prompt, engine, asked)
         wanted = AnswerRequest(
             prompt, choice.sampling, asked.draft, begun, alternatives=asked.alternatives, bias=asked.bias,
             template_options=template_options(prompted.template, asked.template_options),
@@ -149,9 +150,10 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
             )
         job = session.start(AnswerJob(session.assistant, wanted, begun="", listener=scores))
         if chat:
-            reader = template.reader(asked.tools.schemas if asked.tools is not None else {})
-            return Reply(job, name, choice.index, choice.again, ChatForm(job, reader, asked.tools, scores))
-        return Reply(job, name, choice.index, choice.again, TextForm(job, echo, scores))
+            reader = partial(template.reader, asked.tools.schemas if asked.tools is not None else {})
+            form = ChatForm(job, reader(), asked.tools, scores)
+            return Reply(job, name, choice.index, choice.again, form, Checks(asked, reader))
+        return Reply(job, name, choice.index, choice.again, TextForm(job, echo, scores), Checks(asked, None))
 
 
 def _begun(messages: Any) -> tuple[Continued | None, Any]:
@@ -161,9 +163,9 @@ def _begun(messages: Any) -> tuple[Continued | None, Any]:
     return (Continued(last["content"]), earlier) if last["role"] == "assistant" else (None, messages)
 
 
-def _raw(prompt: Prompt, engine: Engine, suffix: str | None) -> RawText:
-    if suffix is not None:
-        return _gap(prompt, suffix, engine)
+def _raw(prompt: Prompt, engine: Engine, asked: CompletionRequest) -> RawText:
+    if asked.suffix is not None:
+        return _gap(prompt, asked.suffix, engine, asked.trims)
     if isinstance(prompt, str):
         return RawText(prompt)
     try:
@@ -172,11 +174,11 @@ def _raw(prompt: Prompt, engine: Engine, suffix: str | None) -> RawText:
         raise BadRequest(f"prompt has token ids that {engine.target.model.name} does not know.") from None
 
 
-def _gap(prompt: Prompt, suffix: str, engine: Engine) -> RawText:
+def _gap(prompt: Prompt, suffix: str, engine: Engine, trims: bool) -> RawText:
     if not isinstance(prompt, str):
         raise BadRequest("suffix needs a prompt that is a text.")
     try:
-        return RawText.with_gap(prompt, suffix, engine.target.model.vocabulary)
+        return RawText.with_gap(prompt, suffix, engine.target.model.vocabulary, trims)
     except ValueError:
         raise BadRequest(
             f"{engine.target.model.name} does not fill gaps, so suffix cannot be used; Qwen2.5-Coder and StarCoder do."
@@ -185,7 +187,7 @@ def _gap(prompt: Prompt, suffix: str, engine: Engine) -> RawText:
 
 def _checked_grammar(model: LanguageModel, template: ChatTemplate, asked: CompletionRequest) -> Grammar | None:
     """What the answer must follow; GrammarError if that is no grammar, BadRequest if tools are not known here."""
-    grammar, tools = asked.grammar, asked.tools
+    grammar, tools = asked.form.grammar, asked.tools
     if tools is not None:
         if not template.supports_tools:
             raise BadRequest(f"The chat template of {model.name} does not support tools; choose another model.")

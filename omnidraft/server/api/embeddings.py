@@ -18,8 +18,12 @@ from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.server.api import errors
 from omnidraft.server.api.answers import GONE, ends, when_idle
 from omnidraft.server.api.errors import BadRequest, error_reply, field, json_body, read_body, refused, texts, whole
+from omnidraft.server.api.request import refuse_unknown
 
 MAX_INPUTS = 2048
+
+
+_KNOWN = frozenset(("model", "input", "encoding_format", "dimensions"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,7 @@ class Wanted:
     @classmethod
     def of(cls, data: bytes) -> Wanted:
         body = json_body(data)
+        refuse_unknown(body, _KNOWN)
         form = field(body, "encoding_format", str) or "float"
         if form not in ("float", "base64"):
             raise BadRequest("encoding_format must be float or base64.")

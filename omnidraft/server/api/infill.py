@@ -8,17 +8,25 @@ from dataclasses import replace
 from typing import Any
 
 from omnidraft.app.session import Session
+from omnidraft.engine import TRIMMED
 from omnidraft.server.api.errors import BadRequest, field
 from omnidraft.server.api.errors import whole as whole_number
 from omnidraft.server.api.reply import Reply, looks, timings
-from omnidraft.server.api.request import CompletionRequest
+from omnidraft.server.api.request import CompletionRequest, refuse_unknown
 from omnidraft.settings.config import MOST_TOKENS
 
 _SAME = ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "stream", "model", "speculation")
+# What llama.cpp's plugins send with every request: limits in time, and samplers by their names, are not had here.
+_LIMITS = ("t_max_prompt_ms", "t_max_predict_ms", "samplers", "n_indent")
+_KNOWN = frozenset((
+    *_SAME, *_LIMITS, "input_prefix", "input_suffix", "input_extra", "prompt", "n_predict",
+))  # fmt: skip
 
 
 def read(session: Session, body: dict[str, Any]) -> CompletionRequest:
-    """What a request with this body asks for; further files (`input_extra`) come before the text, names first."""
+    """What a request with this body asks for; further files (`input_extra`) come before the text, names first. What
+    does not fit goes from the far ends: files first, then the text's beginning and its end."""
+    refuse_unknown(body, _KNOWN)
     before, behind = field(body, "input_prefix", str), field(body, "input_suffix", str)
     if before is None and behind is None:
         raise BadRequest("input_prefix and input_suffix must be the texts around the gap.")
@@ -26,7 +34,7 @@ def read(session: Session, body: dict[str, Any]) -> CompletionRequest:
     length = whole_number(body, "n_predict", -2, MOST_TOKENS) or 0
     text |= {"max_tokens": length} if length > 0 else {}
     text["prompt"] = _files(body) + (before or "") + (field(body, "prompt", str) or "")
-    return replace(CompletionRequest.text(session, text), suffix=behind or "")
+    return replace(CompletionRequest.text(session, text), suffix=behind or "", trims=True)
 
 
 def _files(body: dict[str, Any]) -> str:
@@ -59,5 +67,5 @@ def _part(reply: Reply, content: str, over: bool) -> dict[str, Any]:
     part: dict[str, Any] = {"content": content, "stop": over, "index": reply.index}
     if over:
         part |= {"model": reply.name, "tokens_predicted": s.tokens, "tokens_evaluated": s.prompt_tokens,
-                 "truncated": False, "timings": timings([reply])}  # fmt: skip
+                 "truncated": TRIMMED in reply.job.live.notices, "timings": timings([reply])}  # fmt: skip
     return part

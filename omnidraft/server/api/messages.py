@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnidraft.backends.pictures import Picture, read_picture
+from omnidraft.backends.prompting.grammar import unkept
 from omnidraft.backends.prompting.prompt import mark
 from omnidraft.server.api.errors import BadRequest, field
 
@@ -113,11 +114,12 @@ _NAME = re.compile(r"[\w.-]{1,64}", re.ASCII)
 @dataclass(frozen=True, slots=True)
 class Tools:
     """offered: OpenAI's descriptions; forced: the functions one of which must be called, none: the model decides;
-    one: at most one call."""
+    one: at most one call; notes: what of the schemas of forced functions is not held."""
 
     offered: list[dict[str, Any]]
     forced: list[dict[str, Any]]
     one: bool
+    notes: tuple[str, ...] = ()
 
     @property
     def schemas(self) -> dict[str, Any]:
@@ -139,7 +141,29 @@ def tools_of(body: dict[str, Any]) -> Tools | None:
     if choice == "none":
         return None
     offered = [{"type": "function", "function": function} for function in functions]
-    return Tools(offered, _forced(choice, functions), parallel is False)
+    forced = _forced(choice, functions)
+    told = (_schema_notes(function, function in forced) for function in functions)
+    return Tools(offered, forced, parallel is False, tuple(note for notes in told for note in notes))
+
+
+def _schema_notes(function: dict[str, Any], forced: bool) -> tuple[str, ...]:
+    """What there is to say about a function's schema that cannot be held whole, where it is to be."""
+    strict, schema = field(function, "strict", bool), function.get("parameters")
+    return notes(function["name"], {"type": "object", **schema}, bool(strict)) if schema and (forced or strict) else ()
+
+
+_NAMED = 5  # places that a sentence names
+
+
+def notes(what: str, schema: Any, strict: bool) -> tuple[str, ...]:
+    """What there is to say about a schema that cannot be held whole; BadRequest if it must be."""
+    beyond = unkept(schema) if schema is not None else []
+    if not beyond:
+        return ()
+    named = f"{', '.join(beyond[:_NAMED])}{' and more' if len(beyond) > _NAMED else ''}"
+    if strict:
+        raise BadRequest(f"The schema of {what} cannot be enforced: {named}. Without strict, the answer is checked.")
+    return (f"Not enforced of the schema of {what}, only checked in the end: {named}.",)
 
 
 def _function(tool: Any) -> dict[str, Any]:

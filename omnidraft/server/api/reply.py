@@ -13,6 +13,7 @@ from anyio import to_thread
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.errors import OmniDraftError
+from omnidraft.server.api.checks import Checks
 from omnidraft.server.api.forms import ChatForm, TextForm
 
 REASONS = {"stop": "stop", "stop_string": "stop", "length": "length", "context": "length", "cancelled": "stop"}
@@ -25,13 +26,15 @@ Form = ChatForm | TextForm
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One choice on its way out. name: the model's; again: its prompt is that of the choice before."""
+    """One choice on its way out. name: the model's; again: its prompt is that of the choice before; checks: tell what
+    there is to say about it in the end."""
 
     job: AnswerJob
     name: str
     index: int
     again: bool
     form: Form
+    checks: Checks
 
     def choice(self, part: dict[str, Any], over: bool = False) -> dict[str, Any]:
         """The choice with this part of its form, or with all of it. over: nothing comes behind."""
@@ -45,7 +48,7 @@ class Reply:
 def whole(replies: Sequence[Reply]) -> dict[str, Any]:
     """The whole answer, when all jobs are over."""
     choices = [reply.choice(reply.form.whole(), over=True) for reply in replies]
-    told = {"usage": _usage(replies), "timings": timings(replies), "omnidraft": _statistics(replies)}
+    told = {"usage": _usage(replies), "timings": timings(replies), "omnidraft": statistics(replies)}
     return {**_head(replies[0], ""), "choices": choices, **told}
 
 
@@ -83,7 +86,7 @@ async def _events(reply: Reply) -> AsyncIterator[dict[str, Any]]:
     if job.error:
         yield {"error": {"message": job.error, "type": "server_error"}}
     else:
-        told = {"timings": timings([reply]), "omnidraft": _statistics([reply])}
+        told = {"timings": timings([reply]), "omnidraft": statistics([reply])}
         yield {**told, "choices": [reply.choice(reply.form.closing(), over=True)]}
 
 
@@ -144,16 +147,17 @@ def timings(replies: Sequence[Reply]) -> dict[str, Any]:
     }
 
 
-def _statistics(replies: Sequence[Reply]) -> dict[str, Any]:
+def statistics(replies: Sequence[Reply]) -> dict[str, Any]:
     """What drafting did, beside what OpenAI's format can say; of several choices a list."""
-    found = [_drafted(reply.job) for reply in replies]
+    found = [_drafted(reply) for reply in replies]
     return found[0] if len(found) == 1 else {"choices": found}
 
 
-def _drafted(job: AnswerJob) -> dict[str, Any]:
+def _drafted(reply: Reply) -> dict[str, Any]:
+    job = reply.job
     return {
         **{name: getattr(job.live.statistics, name) for name in _DRAFTED},
         "seed": job.live.seed,
         "draft_disabled_reason": job.live.disabled_reason,
-        "notices": job.live.notices,
+        "notices": reply.checks.notices(job),
     }

@@ -15,7 +15,8 @@ from omnidraft.server.api.errors import whole as whole_number
 from omnidraft.server.api.forms import ChatForm
 from omnidraft.server.api.messages import Tools
 from omnidraft.server.api.reply import Reply, looks
-from omnidraft.server.api.request import EFFORT, CompletionRequest
+from omnidraft.server.api.reply import statistics as drafted
+from omnidraft.server.api.request import EFFORT, CompletionRequest, refuse_unknown
 from omnidraft.settings.config import MOST_TOKENS
 
 # Refused where they say anything: answers are not kept here, so none can be gone on with, or written with nobody there.
@@ -24,6 +25,10 @@ _SAME = (
     "model", "temperature", "top_p", "seed", "stream", "parallel_tool_calls", "speculation", "grammar", "stop",
     "chat_template_kwargs", "enable_thinking", "logit_bias",
 )  # fmt: skip
+_KNOWN = frozenset((
+    *_SAME, *_STORED, "input", "instructions", "max_output_tokens", "reasoning", "text", "tools", "tool_choice",
+    "include", "truncation", "stream_options",
+))  # fmt: skip
 _PARTS = {"input_text": "text", "output_text": "text", "text": "text"}
 
 
@@ -37,6 +42,7 @@ def chat_body(body: dict[str, Any]) -> dict[str, Any]:
     for name in _STORED:
         if body.get(name):
             raise BadRequest(f"{name} is not supported here: responses are not stored; send the whole input.")
+    refuse_unknown(body, _KNOWN)
     reasoning = field(body, "reasoning", dict) or {}
     chat = {name: body[name] for name in _SAME if body.get(name) is not None}
     if effort := field({EFFORT: reasoning.get("effort")}, EFFORT, str):
@@ -197,6 +203,7 @@ class _Writer:
             "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
             "model": self._reply.name, "output": list(self._items), "store": False, "previous_response_id": None,
             **self._tools,
+            **({"omnidraft": drafted([self._reply])} if status != "in_progress" else {}),
             "usage": {
                 "input_tokens": statistics.prompt_tokens, "output_tokens": statistics.tokens,
                 "total_tokens": statistics.prompt_tokens + statistics.tokens,

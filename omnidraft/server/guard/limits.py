@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 ELSEWHERE = 16 << 10  # bytes a request's body may have, but for these
 MOST = {
     "/v1/": 8 << 20,
+    "/infill": 8 << 20,  # editors send other files along
     "/gradio_api/upload": 128 << 20,  # several files, each of which Gradio bounds
     "/gradio_api/": 16 << 20,  # what a page's event holds
 }

@@ -7,6 +7,7 @@ another port of this machine included, from posting here and from reading. Knows
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
@@ -50,7 +51,7 @@ HEADERS = {
 HOSTS = (HOST, "localhost", "[::1]")  # the last for a browser at the other end of a tunnel
 # What a browser says of a request that another page makes; its own word, no script can change it.
 _ELSEWHERE = ("cross-site", "same-site")
-_API = ("/v1/", "/infill")
+API = ("/v1/", "/infill")
 
 
 class Guard:
@@ -82,7 +83,7 @@ class Guard:
         if not (foreign or fetched):
             return self.app
         told = "Requests from other sites are refused."
-        if scope["path"].startswith(_API):
+        if scope["path"].startswith(API):
             if origin is not None and origin.lower() in {each.lower() for each in self.origins()}:
                 return _across(self.app, origin)
             told += " To let a page use the API, add its address to the setting allowed_origins."
@@ -96,16 +97,20 @@ def _across(app: ASGIApp, origin: str) -> ASGIApp:
     )
 
 
+_HOST = re.compile(r"(\[[0-9a-f:.]*\]|[^\[\]:]*)(:\d*)?")
+
+
 def _name(host: str) -> str:
-    """The host without its port, lower case; an IPv6 address keeps its brackets."""
-    host = host.lower()
-    if host.startswith("["):
-        return host.partition("]")[0] + "]"
-    return host.partition(":")[0]
+    """The host without its port, lower case; an IPv6 address keeps its brackets; "" for what is no host."""
+    found = _HOST.fullmatch(host.lower())
+    return found[1] if found else ""
 
 
 def _same(origin: str, host: str) -> bool:
-    return urlsplit(origin).netloc.lower() == host.lower()
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:  # it is no address
+        return False
 
 
 def changing_headers(send: Send, change: Callable[[MutableHeaders], None]) -> Send:

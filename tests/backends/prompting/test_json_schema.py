@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.backends.prompting.grammar import check_grammar, gbnf_grammar, json_grammar
+from omnidraft.backends.prompting.grammar import check_grammar, gbnf_grammar, json_grammar, unkept
+from omnidraft.backends.prompting.json_schema import broken
 from omnidraft.errors import GrammarError
 from tests.backends.prompting import following
 
@@ -190,3 +191,58 @@ def test_strings_that_llama_cpp_lets_pass_pass():
     assert sum(right["schema"]) >= 245
     assert len(right["grammar"]) == 119
     assert all(right["grammar"])
+
+
+UNIQUE = {"type": "array", "items": {"type": "integer"}, "uniqueItems": True}
+BEYOND = [  # a schema, what of it no grammar holds, a value that breaks it
+    (UNIQUE, ["uniqueItems at #"], [1, 1]),
+    ({"type": "array", "contains": {"const": 1}, "minContains": 2}, ["contains at #", "minContains at #"], [1, 2]),
+    ({"type": "object", "propertyNames": {"maxLength": 2}}, ["propertyNames at #"], {"long": 1}),
+    ({"not": {"type": "string"}}, ["not at #"], "a"),
+    ({"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a"],
+      "if": {"properties": {"a": {"const": 1}}}, "then": {"required": ["b"]}}, ["if at #", "then at #"], {"a": 1}),
+    ({"type": "object", "dependentRequired": {"a": ["b"]}}, ["dependentRequired at #"], {"a": 1}),
+    ({"type": "object", "properties": {"a/b": {"anyOf": [{"type": "null"}, UNIQUE]}}},
+     ["uniqueItems at #/properties/a/b/anyOf/1"], {"a/b": [2, 2]}),
+    ({"$defs": {"x": UNIQUE}, "$ref": "#/$defs/x"}, ["uniqueItems at #/$defs/x"], [3, 3]),
+    ({"oneOf": [{"type": "integer", "minimum": 1}, {"type": "integer", "maximum": 5}]}, ["oneOf at #"], 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("schema", "places", "value"), BEYOND)
+def test_what_no_grammar_holds_is_named_with_its_place_and_found_in_the_end(schema, places, value):
+    assert sorted(unkept(schema)) == sorted(places)
+    assert takes(schema, json.dumps(value))  # nothing else stops it
+    told = broken(value, schema)
+    assert any(place.partition(" ")[0] in told for place in [*places, "anyOf"]), told
+
+
+@pytest.mark.parametrize("schema", [{"type": "string", "format": "isbn"}, {"type": "string", "contentMediaType": "x/y"},
+                                    {"type": "string", "contentEncoding": "quoted-printable"}])  # fmt: skip
+def test_so_is_what_nobody_can_look_at(schema):
+    assert unkept(schema) == [f"{list(schema)[-1]} at #"]
+
+
+KEPT = [  # a schema, a value that is valid, one that is not and is not taken
+    ({**UNIQUE, "uniqueItems": False}, [1, 1], ["a"]),
+    ({"type": "string", "contentEncoding": "base64"}, "aGk=", "a?"),
+    ({"type": "object", "properties": {"a": {"type": "integer"}}, "unevaluatedProperties": False}, {"a": 1}, {"b": 1}),
+    ({"type": "array", "items": {"type": "integer"}, "minContains": 2}, [1], ["a"]),
+    ({"type": "integer", "if": {"minimum": 3}}, 1, "a"),
+    ({"type": "string", "format": "date"}, "2024-02-29", "yesterday"),
+    ({"type": "object", "properties": {"not": {"type": "integer"}}}, {"not": 1}, {"not": "a"}),
+    ({"type": "object", "minProperties": 2, "additionalProperties": {"type": "integer"}}, {"a": 1, "b": 2}, {"a": 1}),
+]
+
+
+@pytest.mark.parametrize(("schema", "valid", "invalid"), KEPT)
+def test_what_a_grammar_can_hold_it_holds(schema, valid, invalid):
+    assert unkept(schema) == []
+    assert takes(schema, json.dumps(valid))
+    assert not takes(schema, json.dumps(invalid))
+    assert broken(valid, schema) is None
+
+
+def test_a_schema_that_makes_no_sense_breaks_no_check():
+    assert broken(1, {"$ref": "#"}) == "a schema that cannot be checked"
+    assert broken(1, {"$ref": "https://example.org/x.json"}) == "a schema that cannot be checked"

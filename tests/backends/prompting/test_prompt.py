@@ -1,11 +1,13 @@
-"""The next prompt begins with the committed ids as they are; only what is new gets tokenized."""
+"""A prompt's ids depend on the conversation alone: earlier answers keep theirs, what was typed is tokenized."""
 
+import copy
 import time
 from pathlib import Path
 
 import pytest
 
 from omnidraft.backends.gguf.file import read_info
+from omnidraft.backends.prompting.own_ids import KEY, Spelled
 from omnidraft.backends.prompting.prompt import RawText, answer_ids, fit_context, prompt_ids
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import ContextFull, ModelError
@@ -22,8 +24,12 @@ class Chat:
         self.template = ChatTemplate.from_model(read_info(path), self.vocabulary)
         self.texts = {id: text for text, id in self.vocabulary.controls.items()}
 
-    def prompt(self, messages: list[dict], committed: list[int] | None = None) -> list[int]:
-        return prompt_ids(self.template, self.vocabulary, messages, committed or [])
+    def prompt(self, messages: list[dict]) -> list[int]:
+        return prompt_ids(self.template, self.vocabulary, messages)
+
+    def written(self, text: str, ids: list[int]) -> dict:
+        """An answer with the ids it was written with."""
+        return {**assistant(text), KEY: Spelled(self.vocabulary.fingerprint, tuple(ids))}
 
     def text(self, ids: list[int]) -> str:
         return b"".join(self.texts[i].encode() if i in self.texts else self.vocabulary.pieces[i] for i in ids).decode()
@@ -62,25 +68,60 @@ def test_a_first_prompt_is_the_rendering(chat: Chat):
 
 
 def test_many_turns_keep_every_answer_as_generated(chat: Chat):
-    messages, committed = [], []
+    messages, read = [], []
     for turn in range(6):
         messages.append(user(f"Question {turn}: emoji 👩‍🔬, 漢字, <|im_end|> and </s>?"))
-        prompt = chat.prompt(messages, committed)
-        assert prompt[: len(committed)] == committed
+        prompt = chat.prompt(messages)
+        assert prompt[: len(read)] == read
         answer = f"Answer no. {turn} with ünïcode"
-        committed = prompt + chat.pieces_one_by_one(chat.template.answer_prefix + answer)
-        messages.append(assistant(answer))
-    assert chat.text(chat.prompt(messages, committed)) == chat.text(chat.prompt(messages))
+        own = chat.pieces_one_by_one(chat.template.answer_prefix + answer)
+        read = prompt + own
+        messages.append(chat.written(answer, [*own, chat.vocabulary.eos]))
+    plain = [{"role": message["role"], "content": message["content"]} for message in messages]
+    assert chat.text(chat.prompt(messages)) == chat.text(chat.prompt(plain))
 
 
-def test_committed_ids_that_end_inside_a_character(chats: dict[str, Chat]):
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("stands", ["", " typed ", "<|im_end|>", "中"])
+def test_ids_that_do_not_spell_the_answer_are_not_used(chats: dict[str, Chat], name: str, stands: str):
+    chat = chats[name]
+    text = f"x 😀{stands} y"
+    plain = chat.prompt([user("a"), assistant(text), user("b")])
+    control = next(iter(chat.vocabulary.controls.values()))
+    other = chat.vocabulary.encode("z 😀 y")
+    for ids in ([], other, [control, *chat.vocabulary.encode(text)[1:]], [10**9], [-1],
+                [*chat.vocabulary.encode(text)[:1], control, *chat.vocabulary.encode(text)[1:]]):  # fmt: skip
+        assert chat.prompt([user("a"), chat.written(text, ids), user("b")]) == plain
+    elsewhere = {**assistant(text), KEY: Spelled("another", tuple(chat.pieces_one_by_one(text)))}
+    assert chat.prompt([user("a"), elsewhere, user("b")]) == plain
+
+
+def test_a_template_may_take_something_from_an_answer(chats: dict[str, Chat]):
+    """What it leaves has the ids that spell it."""
     chat = chats["tiny-target-b"]
-    messages = [user("a"), assistant("x 😀 y"), user("b")]
-    head = chat.prompt(messages[:1]) + chat.vocabulary.encode("x ")
-    emoji = chat.vocabulary.encode_bytes("😀".encode()[:2])
-    ids = chat.prompt(messages, head + emoji)
-    assert ids[: len(head + emoji)] == head + emoji
-    assert chat.text(ids) == chat.text(chat.prompt(messages))
+    trimming = ChatTemplate(
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content.split('###')[-1] | trim }}<|im_end|>\n"
+        "{% endfor %}<|im_start|>assistant\n", chat.vocabulary,
+    )  # fmt: skip
+    for text, left in ((" Four.\n", "Four."), ("well ###Four.", "Four."), ("Four.", "Four.")):
+        own = chat.pieces_one_by_one(text)
+        messages = [user("a"), chat.written(text, [*own, chat.vocabulary.eos]), user("b")]
+        ids = prompt_ids(trimming, chat.vocabulary, messages)
+        spelled = chat.pieces_one_by_one(left)
+        assert [at for at in range(len(ids)) if ids[at : at + len(spelled)] == spelled]
+        plain = [{"role": m["role"], "content": m["content"]} for m in messages]
+        assert chat.text(ids) == chat.text(prompt_ids(trimming, chat.vocabulary, plain))
+
+
+def test_what_stands_around_a_gap_is_text(chats: dict[str, Chat]):
+    vocabulary = copy.copy(chats["tiny-target-b"].vocabulary)
+    names = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
+    ids = list(vocabulary.controls.values())[:3]
+    vocabulary.controls = dict(zip(names, ids, strict=True))
+    typed = "a <|fim_middle|> b <|fim_suffix|>"
+    raw = RawText.with_gap(typed, typed, vocabulary)
+    assert [id for id in raw.prompt_ids(vocabulary) if id in ids] == ids
+    assert raw.text.count(typed) == 2
 
 
 def test_an_answer_to_go_on_with_keeps_its_ids_and_loses_what_ended_it(chat: Chat):
@@ -192,7 +233,7 @@ def test_control_tokens_count_as_such(its_vocabulary):
 def test_ids_stay_as_they_are_for_the_target(its_vocabulary):
     ids = its_vocabulary.encode("Once there was")
     raw = RawText.of_ids(ids, its_vocabulary)
-    assert raw.target_ids(its_vocabulary, (), 4096) == ids
+    assert raw.target_ids(its_vocabulary, 4096) == ids
     assert raw.text == "Once there was"
     for wrong in (-1, its_vocabulary.size):
         with pytest.raises(ValueError, match="outside"):
@@ -202,4 +243,4 @@ def test_ids_stay_as_they_are_for_the_target(its_vocabulary):
 @pytest.mark.parametrize("text", ["word " * 100, "x" * 50_000_000])
 def test_what_leaves_no_room_is_refused(its_vocabulary, text):
     with pytest.raises(ContextFull, match="raise the context length"):
-        RawText(text).target_ids(its_vocabulary, (), 64)
+        RawText(text).target_ids(its_vocabulary, 64)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from omnidraft.backends.prompting.own_ids import KEY, Spelled
 from omnidraft.backends.prompting.prompt import prompt_ids
-from omnidraft.decoding.drafting import common_prefix
 from tests.backends.prompting.following import text
 from tests.backends.thinking_templates import EFFORT, OPENED, PARTS, SWITCHED
 from tests.backends.tool_templates import HERMES
@@ -46,15 +46,16 @@ def test_earlier_thoughts_are_a_field_or_text_or_nothing_as_the_template_has_it(
     assert expected in text(chatml(source), THOUGHT)
 
 
-def test_thoughts_of_earlier_turns_leave_the_cache_and_what_stands_before_them_stays(chatml, vocabulary):
+def test_thoughts_of_earlier_turns_leave_the_prompt_and_the_answer_keeps_its_ids(chatml, vocabulary):
     template = chatml(OPENED)
-    prompt = prompt_ids(template, vocabulary, ASK)
-    committed = [*prompt, *vocabulary.encode("Let me see.\n</think>\n\nSo."), vocabulary.eos]
-    messages = [*ASK, {"role": "assistant", "content": "<think>\nLet me see.\n</think>\n\nSo."}, *ASK]
-    following = prompt_ids(template, vocabulary, messages, committed)
-    assert following == prompt_ids(template, vocabulary, messages)
-    kept = common_prefix(committed, following)
-    assert len(prompt) > kept > len(prompt) - len(vocabulary.encode("assistant\n<think>\n")) - 1
+    own = [id for character in "So it is." for id in vocabulary.encode(character)]
+    spelled = Spelled(
+        vocabulary.fingerprint, (*vocabulary.encode("Let me see.\n</think>\n\n"), *own, vocabulary.eos)
+    )
+    answer = {"role": "assistant", "content": "So it is.", "reasoning_content": "Let me see.", KEY: spelled}
+    following = prompt_ids(template, vocabulary, [*ASK, answer, *ASK])
+    assert "Let me see." not in vocabulary.decode(following).decode()
+    assert [at for at in range(len(following)) if following[at : at + len(own)] == own]
 
 
 def test_thoughts_that_a_template_refuses_are_left_out(chatml):
