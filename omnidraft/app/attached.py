@@ -41,7 +41,7 @@ def sizes(session: Session, chat: Conversation, text: str, files: Sequence[TextF
     """What the files of a message to be sent take of the context of the model that is loaded."""
     engine = session.assistant.engine
     if engine is None:
-        return Sizes([round(file.bytes / BYTES_A_TOKEN) for file in files], False, None)
+        return Sizes([round(len(file.text.encode()) / BYTES_A_TOKEN) for file in files], False, None)
     vocabulary = engine.target.model.vocabulary
     tokens = [_count(vocabulary, file.text) for file in files]
     exact = all(len(file.text) <= COUNTED for file in files)

@@ -16,6 +16,7 @@ from omnidraft.app.kept_answer import shown_pieces
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.sessions import Sessions
 from omnidraft.app.tool_use import UNSUPPORTED
+from omnidraft.chats import TextFile
 from omnidraft.errors import OmniDraftError, StorageError
 from ui.chat import attachments
 from ui.chat import options as chat_options
@@ -184,7 +185,8 @@ class Answering(Handlers):
     ) -> Updates:
         view = self.view
         yield {view.notice: note("Reading.")}
-        files, refused = attachments.take(paths or [], there)
+        engine = session_of(self.sessions, request).assistant.engine
+        files, refused = attachments.take(paths or [], there, engine.target.most_pictures if engine is not None else 0)
         session, name = self.here(request, chat)
         try:
             refuse_unseen(session, attachments.pictures(files))
@@ -193,12 +195,20 @@ class Answering(Handlers):
         yield {**view.attach(files, session, name, text or ""), view.notice: note(" ".join(refused), bad=True)}
 
     @telling
-    def take_off(
+    def chip(
         self, there: list[Attached], text: str, chat: str | None, request: gr.Request, event: gr.EventData
     ) -> Updates:
+        """A file is taken off, or read in another encoding than was guessed."""
         session, name = self.here(request, chat)
-        left = [file for at, file in enumerate(there) if at != int(event._data["index"])]
-        yield self.view.attach(left, session, name, text or "")
+        at, files, told = int(event._data["index"]), list(there), ""
+        if event._data["kind"] == "off":
+            del files[at]
+        elif isinstance(file := files[at], TextFile):
+            try:
+                files[at] = attachments.in_other_encoding(file, event._data["value"])
+            except OmniDraftError as error:
+                told = str(error)
+        yield {**self.view.attach(files, session, name, text or ""), self.view.notice: note(told, bad=True)}
 
     def look(self, seen: int, request: gr.Request) -> dict:
         return self.view.idle(session_of(self.sessions, request), seen)

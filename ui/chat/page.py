@@ -250,7 +250,7 @@ def _connect_answers(page: Page, blocks: gr.Blocks, answering: Answering) -> Non
     view.cancel.click(answering.cancel, None, [*view.no_edit(), view.notice], queue=False, **PRIVATE)
     view.stop.click(answering.halt, [view.chat_id], None, queue=False, **PRIVATE)
     page.attach.upload(answering.take, [page.attach, *files, view.followed], shown, **EACH)
-    view.chips.act(answering.take_off, files, shown, **PRIVATE)
+    view.chips.act(answering.chip, files, shown, **PRIVATE)
     page.tick.tick(answering.look, [view.seen_idle], [view.seen_idle, view.notice, view.gauge], **PRIVATE)
 
 

@@ -163,7 +163,7 @@ def _mark(message: Message, version: tuple[int, int], last: bool, busy: bool) ->
     if message.pictures:
         mark["pictures"] = message.pictures
     if files := message.files:
-        mark["files"] = [[file.name, size(file.bytes)] for file in files]
+        mark["files"] = [[file.name, " · ".join(filter(None, [size(file.bytes), file.missing]))] for file in files]
     return mark
 
 
