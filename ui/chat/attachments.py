@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import codecs
+import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -156,6 +157,11 @@ def _told(index: int, file: TextFile) -> str:
         f'{missing}<select data-kind="encoding" data-index="{index}" aria-label="{label}" title="{title}">'
         f"{options}</select>"
     )
+
+
+def was_read(number: int, refused: Sequence[str]) -> str:
+    """For the page script: the file of this number is attached, or was refused with these sentences."""
+    return f'<i hidden data-read="{number}" data-refused="{escape(json.dumps(refused))}"></i>'
 
 
 def _sum(sizes: Sizes) -> str:

@@ -18,6 +18,7 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.app.tool_use import UNSUPPORTED
 from omnidraft.chats import TextFile
 from omnidraft.errors import OmniDraftError, StorageError
+from omnidraft.profiles.uploads import uploaded
 from ui.chat import attachments
 from ui.chat import options as chat_options
 from ui.chat.attachments import Attached
@@ -167,32 +168,33 @@ class Answering(Handlers):
         """The edit is given up: what it would have changed stays as it is, and the page script empties the box."""
         return {**self.view.no_edit(), self.view.notice: ""}
 
-    @telling
     def take(
         self,
-        paths: list[str] | None,
         there: list[Attached],
         text: str,
         chat: str | None,
         followed: Followed,
         request: gr.Request,
+        event: gr.EventData,
     ) -> Updates:
-        """Files were chosen or dropped; documents take a moment to read."""
-        yield from followed.while_shown(self._taken(paths, there, text, chat, request))
+        """A file was sent; documents take a moment to read."""
+        yield from followed.while_shown(self._taken(event._data, there, text, chat, request))
 
     def _taken(
-        self, paths: list[str] | None, there: list[Attached], text: str, chat: str | None, request: gr.Request
+        self, sent: dict[str, Any], there: list[Attached], text: str, chat: str | None, request: gr.Request
     ) -> Updates:
-        view = self.view
-        yield {view.notice: note("Reading.")}
-        engine = session_of(self.sessions, request).assistant.engine
-        files, refused = attachments.take(paths or [], there, engine.target.most_pictures if engine is not None else 0)
-        session, name = self.here(request, chat)
+        shown, refused = {}, []
         try:
-            refuse_unseen(session, attachments.pictures(files))
-        except OmniDraftError as error:  # said again when they are sent: until then another model may be chosen
+            engine = session_of(self.sessions, request).assistant.engine
+            eyes = engine.target.most_pictures if engine is not None else 0
+            path = uploaded(self.sessions.home, sent["path"])
+            files, refused = attachments.take([path], there, eyes)
+            session, name = self.here(request, chat)
+            shown = self.view.attach(files, session, name, text or "")
+            refuse_unseen(session, attachments.pictures(files))  # again when they are sent: another model may be chosen
+        except OmniDraftError as error:
             refused.append(str(error))
-        yield {**view.attach(files, session, name, text or ""), view.notice: note(" ".join(refused), bad=True)}
+        yield {**shown, self.view.reading: attachments.was_read(int(sent["number"]), refused)}
 
     @telling
     def chip(

@@ -2,6 +2,12 @@
 (() => {
   window.odPage = {};
 
+  // Enter and Escape that end a composition belong to the input method. Safari says so by the key's old code alone.
+  window.addEventListener("keydown", (event) => {
+    const composing = event.isComposing || event.keyCode === 229;
+    if (composing && (event.key === "Enter" || event.key === "Escape")) event.stopImmediatePropagation();
+  }, true);
+
   const cookie = (name) => (document.cookie.match(new RegExp("(?:^|; )" + name + "=([^;]*)")) || [])[1];
 
   // Gradio follows the system's colours; a choice made in the settings wins over it.
@@ -87,7 +93,7 @@
     return found && found.offsetParent !== null ? found : null;
   };
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && !event.isComposing && !document.querySelector("dialog[open]")) {
+    if (event.key === "Escape" && !document.querySelector("dialog[open]")) {
       if (isOpen("od-side-open")) side(false);
       else if (isOpen("od-aside-open")) aside(false);
       else (visible("#od-cancel") || visible("#od-stop"))?.click();
