@@ -169,9 +169,14 @@ def _sum(sizes: Sizes) -> str:
     if sizes.room is None or (len(sizes.tokens) < 2 and not sizes.too_long):
         return ""
     room = f"{count(sum(sizes.tokens))} tokens together; {count(max(sizes.room, 0))} fit"
-    if sizes.too_long:
-        room += ": only the beginning is sent"
-    return f'<li class="{"od-sum od-bad" if sizes.too_long else "od-sum"}">{room}</li>'
+    if not sizes.too_long:
+        return f'<li class="od-sum">{room}</li>'
+    room += ": what is sent are the parts that share words with your message, or the beginning where none does"
+    more = ""
+    if sizes.larger is not None:
+        words = f"Raise the context to {count(sizes.larger)}"
+        more = f'<button type="button" class="od-undo" data-kind="context" data-most="{sizes.larger}">{words}</button>'
+    return f'<li class="od-sum od-bad">{room}. {more}</li>'
 
 
 def _preview(file: PictureFile) -> str:

@@ -22,6 +22,7 @@ from omnidraft.profiles.uploads import uploaded
 from ui.chat import attachments
 from ui.chat import options as chat_options
 from ui.chat.attachments import Attached
+from ui.chat.conversation_list import listing
 from ui.chat.parts import ARRIVING, GONE, note, tools_info
 from ui.chat.turns import Followed, origins
 from ui.chat.view import ChatView, Starting
@@ -73,6 +74,9 @@ class Handlers:
             return session, session.store.get(chat or "").id
         except StorageError:
             raise Gone(GONE if chat else ARRIVING) from None
+
+
+RAISED = "The context is raised, for all conversations; the next message loads the model with it."
 
 
 class Answering(Handlers):
@@ -133,6 +137,10 @@ class Answering(Handlers):
                 yield from self.view.run(session, name, followed, partial(conversing.regenerate, session, name))
             case "continue":
                 yield from self.view.run(session, name, followed, partial(conversing.resume, session, name))
+            case "again":  # another tab has changed it
+                yield self.view.open(session, session.store.get(name), name)
+            case "list":
+                yield {self.view.rows: listing(session, name)}
             case "edit":
                 yield self.view.edit(session, session.store.message(data["id"]))
             case "delete":
@@ -200,14 +208,20 @@ class Answering(Handlers):
     def chip(
         self, there: list[Attached], text: str, chat: str | None, request: gr.Request, event: gr.EventData
     ) -> Updates:
-        """A file is taken off, or read in another encoding than was guessed."""
+        """A file is taken off, or read in another encoding than was guessed, or the context is raised for all."""
         session, name = self.here(request, chat)
-        at, files, told = int(event._data["index"]), list(there), ""
-        if event._data["kind"] == "off":
+        data, files, told = event._data, list(there), ""
+        if data["kind"] == "context":
+            session.change("model.n_ctx", int(data["most"]))
+            session.unload()
+            yield {**self.view.attach(files, session, name, text or ""), self.view.notice: note(RAISED)}
+            return
+        at = int(data["index"])
+        if data["kind"] == "off":
             del files[at]
         elif isinstance(file := files[at], TextFile):
             try:
-                files[at] = attachments.in_other_encoding(file, event._data["value"])
+                files[at] = attachments.in_other_encoding(file, data["value"])
             except OmniDraftError as error:
                 told = str(error)
         yield {**self.view.attach(files, session, name, text or ""), self.view.notice: note(told, bad=True)}
