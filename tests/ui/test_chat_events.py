@@ -22,9 +22,10 @@ from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import FakeAssistant, by, clicked, shown, until
 from ui.chat.events import Answering, OptionEvents
 from ui.chat.page import TOO_LATE, Conversations
-from ui.chat.parts import GONE
+from ui.chat.parts import GONE, empty_state
 from ui.chat.transfer import add_routes
 from ui.chat.turns import UNANSWERED, WAITING, Followed
+from ui.models.downloads import suggestions
 
 FILES = [TextFile("notes.txt", "Buy milk.")]
 WRITTEN = ("box", "attached", "editing")
@@ -466,3 +467,21 @@ def test_an_export_is_named_after_the_title_with_one_dot(ada, sessions, title, n
     add_routes(app, sessions)
     header = TestClient(app).get(f"/export/{chat.id}.md").headers["content-disposition"]
     assert unquote(header).endswith(f"''{name}")
+
+
+def test_the_first_screen_names_the_models_that_are_here_before_any_to_be_fetched(ada, sessions, models):
+    toy = models / "tiny-target-a-f16.gguf"
+    assert "od-better" in empty_state(ada, toy)
+    sessions.home.models.mkdir(parents=True, exist_ok=True)
+    (sessions.home.models / "Own-1B.gguf").write_bytes((models / "tiny-target-b-f16.gguf").read_bytes())
+    shown = empty_state(ada, toy)
+    assert "Own-1B" in shown
+    assert "od-better" not in shown
+
+
+def test_what_is_here_is_not_offered_to_be_fetched():
+    here = {"qwen2.5-1.5b-instruct-q4_k_m.gguf", "SmolLM2-135M-Instruct-Q4_1.gguf"}
+    assert 'data-file="qwen2.5-1.5b"' in suggestions(None)
+    shown = suggestions(None, here)
+    assert not any(f'data-file="{name}"' in shown for name in ("qwen2.5-1.5b", "smollm2-135m"))
+    assert 'data-file="qwen3-4b"' in shown
