@@ -10,6 +10,17 @@
 
   const cookie = (name) => (document.cookie.match(new RegExp("(?:^|; )" + name + "=([^;]*)")) || [])[1];
 
+  // Another tab may have gone over to another profile. This one follows, or what is clicked here would be the other's.
+  const whose = () => cookie("omnidraft_profile") || "";
+  const mine = whose();
+  const follow = () => {
+    if (whose() === mine) return;
+    if (location.pathname.startsWith("/c/")) location.replace("/");
+    else location.reload();
+  };
+  setInterval(follow, 1000);
+  document.addEventListener("visibilitychange", follow);
+
   // Gradio follows the system's colours; a choice made in the settings wins over it.
   const paint = () => {
     const chosen = cookie("omnidraft_theme");
