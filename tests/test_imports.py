@@ -138,7 +138,9 @@ def test_arguments_are_read_by_the_commands_alone():
 
 
 # Where a requirement is imported under another name.
-MODULES = {"llama-cpp-python": "llama_cpp", "python-docx": "docx", "pillow": "PIL"}
+MODULES = {
+    "charset-normalizer": "charset_normalizer", "llama-cpp-python": "llama_cpp", "python-docx": "docx", "pillow": "PIL",
+}  # fmt: skip
 
 
 def test_every_requirement_is_imported_somewhere():

@@ -142,10 +142,12 @@ def cache_html(session: Session) -> str:
     s = ngrams.stats()
     facts = [
         ("n-grams", count(s["entries"])),
-        ("of them seeded", count(s["seeded"])),
+        ("learned", count(s["entries"] - s["seeded"])),
+        ("seeded, in what room is left", count(s["seeded"])),
         ("size", size(s["bytes"])),
         ("hit rate", percent(s["hit_rate"])),
-        ("evicted", count(s["evictions"])),
+        ("learned ones evicted", count(s["evictions"])),
+        ("seeded ones that made room", count(s["seeds_gone"])),
     ]
     cells = "".join(f"<div><b>{value}</b><small>{name}</small></div>" for name, value in facts)
     rows = "".join(_ngram(text, hits) for text, hits, _ in ngrams.top(TOP) if hits)

@@ -1,4 +1,4 @@
-"""What goes to a model beside what is said: text files, of which the beginning is kept where they are too long for its
+"""What goes to a model beside what is said: text files, of which parts are kept where they are too long for its
 context, and pictures.
 
 Knows no page; what is kept of a file is what is stored with the message and what the model reads.
@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from omnidraft.app import models_list
+from omnidraft.app.passages import chosen
 from omnidraft.app.session import Session
+from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.backends.pictures import Picture, read_picture
 from omnidraft.backends.prompting.prompt import readable, with_pictures
 from omnidraft.chats import Conversation, Message, PictureFile, TextFile
@@ -22,15 +25,18 @@ from omnidraft.vocab import Vocabulary
 COUNTED = 100_000  # characters that are tokenized to count; of a longer text the rest is estimated
 BYTES_A_TOKEN = 3.5  # without a model to ask: a little less than English text has with usual vocabularies
 TRIES = 8
+CONTEXT_STEP = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """tokens of each file, `exact` or estimated; room for all of them, None where no model is loaded to tell."""
+    """tokens of each file, `exact` or estimated; room for all of them, None where no model is loaded to tell; larger: a
+    context length in which they would fit, where they do not and the model and the memory allow it."""
 
     tokens: list[int]
     exact: bool
     room: int | None
+    larger: int | None = None
 
     @property
     def too_long(self) -> bool:
@@ -41,15 +47,31 @@ def sizes(session: Session, chat: Conversation, text: str, files: Sequence[TextF
     """What the files of a message to be sent take of the context of the model that is loaded."""
     engine = session.assistant.engine
     if engine is None:
-        return Sizes([round(file.bytes / BYTES_A_TOKEN) for file in files], False, None)
+        return Sizes([round(len(file.text.encode()) / BYTES_A_TOKEN) for file in files], False, None)
     vocabulary = engine.target.model.vocabulary
     tokens = [_count(vocabulary, file.text) for file in files]
     exact = all(len(file.text) <= COUNTED for file in files)
-    return Sizes(tokens, exact, _room(session, chat, text, files))
+    found = Sizes(tokens, exact, _room(session, chat, text, files))
+    return replace(found, larger=_larger(session, sum(tokens) - (found.room or 0))) if found.too_long else found
+
+
+def _larger(session: Session, over: int) -> int | None:
+    """The next context length that holds so many tokens more; None if the model was not trained for it, or its cache
+    does not fit into what is free."""
+    engine, settings = session.assistant.engine, session.model_settings
+    info = models_list.at(models_list.targets(session.assistant), session.loaded)
+    if engine is None or info is None:
+        return None
+    wanted = ((engine.target.model.n_ctx + over) // CONTEXT_STEP + 1) * CONTEXT_STEP
+    now, then = (models_list.needs(info, replace(settings, n_ctx=n)) for n in (engine.target.model.n_ctx, wanted))
+    free = available_bytes()
+    fits = None not in (now, then, free) and (then or 0) - (now or 0) < (free or 0)
+    return wanted if fits and wanted <= info.n_ctx_train else None
 
 
 def fitted(session: Session, chat: Conversation, text: str, files: Sequence[TextFile]) -> list[TextFile]:
-    """The files as they are sent, inside the session's turn: whole where they fit, else their beginnings.
+    """The files as they are sent, inside the session's turn: whole where they fit, else the parts that matter for
+    `text`, and their beginnings.
 
     ContextFull where not even those fit.
     """
@@ -60,7 +82,7 @@ def fitted(session: Session, chat: Conversation, text: str, files: Sequence[Text
         shares = _shares(found.tokens, room)
         if not any(shares):
             break
-        kept = [_cut(session, file, share) for file, share in zip(files, shares, strict=True)]
+        kept = [_cut(session, file, share, text) for file, share in zip(files, shares, strict=True)]
         if (over := -_left(session, chat, text, kept)) <= 0:
             return kept
         room -= over
@@ -79,13 +101,17 @@ def _shares(tokens: Sequence[int], room: int) -> list[int]:
     return shares
 
 
-def _cut(session: Session, file: TextFile, share: int) -> TextFile:
-    """A file's beginning of so many tokens, with its name and a line that says so."""
+def _cut(session: Session, file: TextFile, share: int, question: str) -> TextFile:
+    """Of a file so many tokens, with its name and a line that says so: the parts that share words with the question, or
+    the beginning where none does."""
     engine = session.assistant.engine
     assert engine is not None  # a turn has begun
     vocabulary = engine.target.model.vocabulary
-    if _count(vocabulary, file.text) <= share:
+    if (whole := _count(vocabulary, file.text)) <= share:
         return file
+    parts = chosen(file.text, question, len(file.text) * share // whole)
+    if parts:
+        return replace(file, name=f"{file.name} (parts)", text=parts)
     ids = vocabulary.encode(file.text[: share * 16])  # more characters than nearly any text has to as many tokens
     text = vocabulary.decode(ids[:share]).decode("utf-8", "ignore")
     return replace(file, name=f"{file.name} (beginning)", text=f"{text}\n[…]")

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -95,6 +96,13 @@ def suited(sampling: SamplingSettings, model: Path | None) -> SamplingSettings:
 def named(name: str) -> Known | None:
     """What is known under this plain name."""
     return next((one for one in KNOWN if one.name == name.lower()), None)
+
+
+def is_there(known: Known, files: Collection[str]) -> bool:
+    """Whether one of these names is its file's."""
+    stem = known.repo.partition("/")[2].lower().removesuffix("-gguf")
+    names = [name.lower() for name in files]
+    return known.file in files or any(stem in name and name.endswith(known.word.lower()) for name in names)
 
 
 def in_package(known: Known, folder: Path) -> Path:

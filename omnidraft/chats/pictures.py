@@ -128,19 +128,29 @@ def _opens(data: bytes | None) -> bool:
 # JSON values in the message's meta data, so that every version and every export has them. Knows nothing of uploads.
 
 
+_ABOUT = ("missing", "size")
 _TICKS = re.compile("`{3,}")
 
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """A file's name and its text."""
+    """A file's name and its text. missing: what it holds beside that, in words; size: bytes of the file the text was
+    taken from, 0 where it is the text; encoding: one of Python's names, where it was guessed."""
 
     name: str
     text: str
+    missing: str = ""
+    size: int = 0
+    encoding: str = ""
 
     @property
     def bytes(self) -> int:
-        return len(self.text.encode())
+        """Of the file."""
+        return self.size or len(self.text.encode())
+
+    @property
+    def heading(self) -> str:
+        return f"{self.name} ({self.missing})" if self.missing else self.name
 
 
 def files_of(meta: Mapping[str, Any]) -> list[TextFile]:
@@ -148,7 +158,7 @@ def files_of(meta: Mapping[str, Any]) -> list[TextFile]:
     given = meta.get("files")
     found = [f for f in given if isinstance(f, Mapping)] if isinstance(given, list) else []
     return [
-        TextFile(f["name"], f["text"])
+        TextFile(f["name"], f["text"], str(f.get("missing", "")), size if isinstance(size := f.get("size"), int) else 0)
         for f in found
         if isinstance(f.get("name"), str) and isinstance(f.get("text"), str)
     ]
@@ -156,13 +166,16 @@ def files_of(meta: Mapping[str, Any]) -> list[TextFile]:
 
 def files_meta(files: Iterable[TextFile]) -> dict[str, Any]:
     """Meta data that keeps `files`, for a message's own; empty without files."""
-    kept = [{"name": file.name, "text": file.text} for file in files]
+    kept = [
+        {"name": file.name, "text": file.text, **{key: value for key in _ABOUT if (value := getattr(file, key))}}
+        for file in files
+    ]
     return {"files": kept} if kept else {}
 
 
 def with_files(content: str, files: Sequence[TextFile]) -> str:
     """What a model reads: each file under its name in a fence longer than any inside it, then the message itself."""
-    return "\n\n".join([*(f"{file.name}:\n{fenced(file.text)}" for file in files), content]) if files else content
+    return "\n\n".join([*(f"{file.heading}:\n{fenced(file.text)}" for file in files), content]) if files else content
 
 
 def fenced(text: str) -> str:

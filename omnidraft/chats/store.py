@@ -337,7 +337,8 @@ class LastDeleted:
         with self._lock:
             if mark != self._mark:
                 return []
-            kept, pictures = self._kept, self._pictures
+            there = {chat.id for chat in self._store.conversations()}  # one may have come back by an import
+            kept, pictures = [one for one in self._kept if one[0].id not in there], self._pictures
             self._kept, self._pictures = [], {}
             return self._store.insert(kept, pictures)
 

@@ -1,12 +1,13 @@
 """Conversations as files: JSON keeps everything and comes back, Markdown is for people to read.
 
-What comes in is checked completely before anything is stored, and gets new ids, so importing twice gives two
-conversations. Knows nothing of SQLite.
+What comes in is checked completely before anything is stored. Conversations keep their ids, so that one which is there
+is not brought twice. Knows nothing of SQLite.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Iterable, Sequence
@@ -27,13 +28,14 @@ MAX_DEPTH = 50  # of what goes with a message; ours has four levels
 LATEST = 253_402_300_799.0  # the end of the year 9999: later times break calendars
 
 T = TypeVar("T")
+_ID = re.compile("[0-9a-f]{32}")
 
 
 def _conversation(given: Any, where: str) -> tuple[Conversation, list[Message]]:
     fields = _expect(given, dict, where)
     target = fields.get("target")
     chat = Conversation(
-        id=uuid.uuid4().hex,
+        id=_known_id(fields.get("id")),
         title=title_of(_take(fields, "title", str, where)),
         created=_time(fields, "created", where),
         updated=_time(fields, "updated", where),
@@ -42,8 +44,16 @@ def _conversation(given: Any, where: str) -> tuple[Conversation, list[Message]]:
         sampling=_sampling(fields.get("sampling"), where),
         target=None if target is None else whole_text(_take(fields, "target", str, where)),
         speculation=_take(fields, "speculation", bool, where),
+        pinned=fields.get("pinned") is True,
+        archived=fields.get("archived") is True,
+        tools=() if isinstance(fields.get("tools"), list) else None,  # a file may say anything: each is asked about
     )
     return chat, _messages(_take(fields, "messages", list, where), chat.id, where)
+
+
+def _known_id(given: Any) -> str:
+    """The id of an export; a new one where there is none, as in those of earlier versions."""
+    return given if isinstance(given, str) and _ID.fullmatch(given) else uuid.uuid4().hex
 
 
 def _messages(given: list[Any], chat: str, where: str) -> list[Message]:
@@ -141,6 +151,7 @@ def _as_read(message: Message) -> str:
 FORMAT = "omnidraft-chats"
 VERSION = 1
 MAX_BYTES = 512_000_000
+_CONVERSATION = ("id", "title", "named", "created", "updated", "system", "pinned", "archived", "tools")
 _MESSAGE = ("id", "parent", "role", "content", "created", "active", "meta")
 
 
@@ -156,14 +167,20 @@ def export_json(store: ChatStore, chats: Iterable[str] | None = None) -> str:
     return json.dumps(whole, ensure_ascii=False, indent=1)
 
 
-def import_json(store: ChatStore, text: str | bytes) -> list[Conversation]:
-    """Add every conversation of an exported text. StorageError says what is wrong with it; nothing is stored then."""
-    return store.insert(*read_json(text))
+def import_json(store: ChatStore, text: str | bytes) -> tuple[list[Conversation], int]:
+    """Add every conversation of an exported text that is not there yet: (those added, how many were there).
+
+    StorageError says what is wrong with it; nothing is stored then.
+    """
+    conversations, pictures = read_json(text)
+    there = {chat.id for chat in store.conversations()}
+    new = {chat.id: (chat, messages) for chat, messages in conversations if chat.id not in there}
+    return store.insert(new.values(), pictures if new else {}), len(conversations) - len(new)
 
 
 def read_json(text: str | bytes) -> tuple[list[tuple[Conversation, list[Message]]], dict[str, str]]:
-    """Every conversation of an exported text, under new ids, and their pictures. StorageError says what is wrong with
-    it; a damaged picture is left out."""
+    """Every conversation of an exported text, its messages under new ids, and their pictures. StorageError says what is
+    wrong with it; a damaged picture is left out."""
     try:
         whole = json.loads(_decoded(text), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -186,7 +203,7 @@ def export_markdown(store: ChatStore, chat: str) -> str:
 def _plain(chat: Conversation, messages: list[Message]) -> dict[str, object]:
     sampling = None if chat.sampling is None else to_dict(chat.sampling)
     return {
-        **{name: getattr(chat, name) for name in ("title", "named", "created", "updated", "system")},
+        **{name: getattr(chat, name) for name in _CONVERSATION},
         "sampling": sampling, "target": chat.target, "speculation": chat.speculation,
         "messages": [{name: getattr(message, name) for name in _MESSAGE} for message in messages],
     }  # fmt: skip

@@ -1,14 +1,16 @@
 """Runs a module of ours in a child process that may crash, hang or fill the memory without harm.
 
-Where the system limits memory and time the child asks it to (`system`); the clock here holds everywhere. The child is
-asked on its stdin, where nobody else on the machine can read it, and ends when that closes: with this program at the
-latest. It says what it wants to say as lines of JSON.
+Where the system limits memory and time the child asks it to (`system`); the clock here holds everywhere, and stands
+while the child waits for a processor or a disk that others have. The child is asked on its stdin, where nobody else on
+the machine can read it, and ends when that closes: with this program at the latest. It says what it wants to say as
+lines of JSON.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,8 +20,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from types import MappingProxyType
 from typing import Any
+
+import psutil
 
 from omnidraft.processes import system
 from omnidraft.processes.progress import interruptible
@@ -101,6 +106,12 @@ class LineChild:
             return errors.read()[-most:].decode("utf-8", "replace").strip()
 
 
+_LOOK = 0.25  # seconds between looks at what a child has computed
+# What ends a process for reasons that lie outside it; Linux sends the first where memory is short.
+_FROM_OUTSIDE = tuple(-signal.Signals[name] for name in ("SIGKILL", "SIGTERM", "SIGINT") if hasattr(signal, name))
+_TIME_OVER = tuple(-signal.Signals[name] for name in ("SIGXCPU",) if hasattr(signal, name))  # the system counts, too
+
+
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """answer: what the child said, None if it crashed before; late: it was ended because its time was over."""
@@ -109,11 +120,17 @@ class Outcome:
     late: bool
     code: int
 
+    @property
+    def killed(self) -> bool:
+        """Whether somebody else ended it, which says nothing about what it was asked."""
+        return not self.late and self.code in _FROM_OUTSIDE
+
 
 class BoundedChild:
     """`python -m module`, asked `request`; `memory` in bytes. OSError if it cannot start.
 
-    late, code: as of an `Outcome`, once all of `lines` was read.
+    `seconds` pass while it computes, on however many cores. Waiting for a processor or a disk takes none of them, but
+    one that computes nothing at all for as long hangs. late, code: as of an `Outcome`, once all of `lines` was read.
     """
 
     def __init__(
@@ -121,9 +138,8 @@ class BoundedChild:
     ) -> None:
         self.late = False
         self._child = LineChild(module, environment=environment, keeps_errors=False)
-        self._clock = threading.Timer(seconds, self._end_late)
-        self._clock.daemon = True
-        self._clock.start()
+        self._over = threading.Event()
+        threading.Thread(target=self._watch, args=(seconds,), daemon=True).start()
         self._child.say(json.dumps({**request, "seconds": seconds, "memory": memory}) + "\n")
 
     @property
@@ -135,14 +151,28 @@ class BoundedChild:
         try:
             yield from self._child.lines()
             self._child.process.wait()
+            self.late |= self.code in _TIME_OVER
         finally:
-            self._clock.cancel()
+            self._over.set()
             self.end()
             self._child.ended()
 
-    def _end_late(self) -> None:
-        self.late = True
-        self.end()
+    def _watch(self, seconds: float) -> None:
+        """End the child when its time is over."""
+        spent = still = computed = 0.0
+        looked = perf_counter()
+        with suppress(psutil.Error):
+            watched = psutil.Process(self._child.pid)
+            while max(spent, still) < seconds:
+                if self._over.wait(_LOOK):
+                    return
+                now, times = perf_counter(), watched.cpu_times()
+                new = times.user + times.system - computed
+                spent += min(new, now - looked)
+                still = 0.0 if new > 0 else still + _LOOK  # not by the clock, which goes on while the machine sleeps
+                computed, looked = computed + new, now
+            self.late = True
+            self.end()
 
     def end(self) -> None:
         if self._child.running:

@@ -18,6 +18,14 @@ from omnidraft.storage.paths import DataHome, make_folder
 _DIGEST = re.compile("[0-9a-f]{64}")  # Gradio keeps an upload in a folder named after its content
 
 
+def uploaded(home: DataHome, path: str) -> Path:
+    """The upload that a page names. StorageError for anything else on this machine."""
+    found = Path(path).resolve()
+    if not found.is_relative_to(home.uploads.resolve()):
+        raise StorageError("This file was not sent by a page.")
+    return found
+
+
 @contextmanager
 def taken(upload: Path) -> Iterator[Path]:
     """An upload to read; afterwards it is gone, whatever was in it, with the folder that held it alone.

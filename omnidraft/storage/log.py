@@ -54,7 +54,7 @@ def begin_log() -> None:
     shown = logging.StreamHandler()
     logging.basicConfig(level=logging.INFO, format=FORMAT, handlers=[shown])
     shown.addFilter(_REPEATS)
-    for noisy in ("httpx", "httpcore"):
+    for noisy in ("httpx", "httpcore", "gguf"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 

@@ -27,7 +27,7 @@ from omnidraft.storage.vault import is_opened
 
 WITHIN = "OMNIDRAFT_TRIAL"  # set in children that may crash: they try nothing out themselves
 _CHILD = "omnidraft.backends.llama.trial_child"
-_SECONDS, _BYTES_PER_SECOND = 120.0, 20 << 20  # for a small file, and how slowly a large one may be read
+_SECONDS, _BYTES_PER_SECOND = 120.0, 20 << 20  # of work for a small file, and how slowly a large one may be read
 _MEMORY = 4 << 30  # beside three times the file
 _KEPT = 1000
 _SAMPLES, _SAMPLE = 32, 1 << 16
@@ -102,7 +102,9 @@ class Trials:
         except OSError as error:
             raise ModelError(f"{tried} could not be tried out first ({error.strerror}), so it is not opened.") from None
         if outcome.late:
-            raise ModelError(f"{tried} could not be opened within {seconds:.0f} s when it was tried out.")
+            raise ModelError(f"{tried} was tried out first, and {seconds:.0f} s of work did not open it.")
+        if outcome.killed:
+            raise ModelError(f"{tried} was being tried out when the system ended that, as where memory is short.")
         if outcome.answer is None:
             return "makes llama.cpp end the whole program, so it is not opened; it is damaged, or made for another one."
         return str(outcome.answer)

@@ -45,7 +45,7 @@ class NgramCache:
         self._trie, self._visible = Trie(), Trie()
         self._order = EvictionOrder(settings.policy)
         self._bytes = self._tick = self._age = self._seeds = 0
-        self._hits = self._lookups = self._evictions = 0
+        self._hits = self._lookups = self._evictions = self._seeds_gone = 0
         self._changed: set[int] = set()
         self._gone: set[int] = set()
         self._load()
@@ -166,7 +166,7 @@ class NgramCache:
 
     def stats(self) -> dict[str, Any]:
         """Counts; bytes as the MB capacity counts them; hits of lookups = emitted n-gram tokens that were cached;
-        evictions: entries, seeds too, that there was no room for."""
+        evictions: learned entries that there was no room for; seeds_gone: seeds, which go before any of those."""
         with self._lock:
             return {
                 "entries": len(self._entries),
@@ -176,6 +176,7 @@ class NgramCache:
                 "lookups": self._lookups,
                 "hit_rate": self._hits / self._lookups if self._lookups else None,
                 "evictions": self._evictions,
+                "seeds_gone": self._seeds_gone,
                 "capacity": self.settings.capacity,
                 "unit": self.settings.unit,
                 "policy": self.settings.policy,
@@ -218,7 +219,8 @@ class NgramCache:
         entry = self._entries[target_id]
         if not entry.seeded and self.settings.policy == "lfu-aging":
             self._age = entry.key
-        self._evictions += 1
+        self._seeds_gone += entry.seeded
+        self._evictions += not entry.seeded
         self._remove(target_id)
 
     def _insert(self, entry: Entry) -> Entry:

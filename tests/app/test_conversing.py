@@ -18,6 +18,7 @@ from omnidraft.errors import ContextFull
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import by
+from ui.chat.attachments import chips
 from ui.chat.turns import turns
 from ui.common import fields
 
@@ -91,6 +92,29 @@ def test_of_what_is_too_long_the_beginning_fills_the_room(session, chat):
     assert "error" not in answer.meta
 
 
+def test_of_what_is_too_long_the_parts_that_the_question_names_go(session, chat):
+    text = LONG.text.replace("line 1700 of many", "The bell was cast in Bremen")
+    (cut,) = fitted(session, chat, "Where was the bell cast?", [TextFile("book.txt", text)])
+    assert cut.name == "book.txt (parts)"
+    assert "cast in Bremen" in cut.text
+    assert "line 900 " not in cut.text
+
+
+def test_a_larger_context_is_offered_where_the_model_was_trained_for_it(session, chat):
+    assert sizes(session, chat, "What?", [LONG]).larger is None, "it was not trained for so many"
+    session.change("model.n_ctx", 512)
+    try:
+        session.unload()
+        session.prepare()
+        found = sizes(session, chat, "What?", [TextFile("a.txt", "line of many\n" * 150)])
+        assert (found.too_long, found.larger) == (True, 1024)
+        assert "Raise the context to 1,024" in chips([SHORT], found)
+        assert sizes(session, chat, "What?", [SHORT]).larger is None
+    finally:
+        session.change("model.n_ctx", 1024)
+        session.unload()
+
+
 def test_where_not_even_a_beginning_fits_nothing_is_sent_or_stored(session, chat):
     with pytest.raises(ContextFull, match=r"take [\d,]+ tokens, but 0 fit"):
         conversing.ask(session, chat.id, "word " * 3000, [SHORT])
@@ -133,3 +157,12 @@ def test_a_growing_answer_is_stored_once_a_second(session, chat, monkeypatch):
         clock[0] += 0.1
         keeper.event(SimpleNamespace(spoken="One."), Round(0, 0, 0, 0, 1, 0.0, 0.0, 0.1, 0.0))
     assert len(stored) in (4, 5)
+
+
+def test_a_change_of_models_is_told_only_where_another_one_has_answered(session):
+    chat = session.store.create().id
+    for _ in range(2):
+        session.switched[chat] = "The other answers from here on."
+        asked(session, chat, "Hello")
+    notes = [message.meta.get("note") for message in session.store.path(chat) if message.role == "assistant"]
+    assert notes == [None, "The other answers from here on."]

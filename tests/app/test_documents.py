@@ -9,14 +9,23 @@ import subprocess
 import sys
 import time
 import zipfile
+from contextlib import suppress
 
 import docx
 import openpyxl
 import psutil
 import pypdf
 import pytest
+from docx.opc.packuri import PackURI
+from docx.opc.part import Part
+from docx.oxml import parse_xml
+from openpyxl.chart import BarChart
+from openpyxl.comments import Comment
+from PIL import Image
+from pypdf.generic import ArrayObject, DictionaryObject, NameObject, TextStringObject
 
-from omnidraft.app.documents import MAX_TEXT, Unreadable, text_of
+from omnidraft.app.documents import MAX_TEXT, Unreadable, read_document
+from omnidraft.backends.pictures import read_picture
 
 
 def pdf_of(text: str, pages: int = 1) -> bytes:
@@ -62,10 +71,16 @@ def xlsx_of(rows: list[list]) -> bytes:
     return out.getvalue()
 
 
-def reading(tmp_path, name: str, data: bytes, **limits) -> str:
+def read(tmp_path, name: str, data: bytes, **limits) -> tuple[str, str]:
+    """(text, what is missing)."""
     file = tmp_path / "upload"
     file.write_bytes(data)
-    return text_of(file, name, **limits)
+    found = read_document(file, name, **limits)
+    return found.text, found.missing
+
+
+def reading(tmp_path, name: str, data: bytes, **limits) -> str:
+    return read(tmp_path, name, data, **limits)[0]
 
 
 def test_each_kind_is_read_as_text(tmp_path):
@@ -75,11 +90,125 @@ def test_each_kind_is_read_as_text(tmp_path):
     assert text == "Sheet Costs:\nitem\tprice\nmilk\t1.5"
 
 
+W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+BOX = """<w:r {W} xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"
+ xmlns:wps="http://schemas.microsoft.com/office/word/2010/wordprocessingShape" xmlns:v="urn:schemas-microsoft-com:vml">
+<mc:AlternateContent><mc:Choice Requires="wps"><w:drawing><wps:txbx><w:txbxContent>{said}</w:txbxContent></wps:txbx>
+</w:drawing></mc:Choice><mc:Fallback><w:pict><v:textbox><w:txbxContent>{said}</w:txbxContent></v:textbox></w:pict>
+</mc:Fallback></mc:AlternateContent></w:r>""".replace("\n", "")
+NOTES = f"""<w:footnotes {W}><w:footnote w:type="separator" w:id="-1"><w:p/></w:footnote>
+<w:footnote w:id="2"><w:p><w:r><w:footnoteRef/></w:r><w:r><w:t>Payable in March.</w:t></w:r></w:p></w:footnote>
+</w:footnotes>"""
+
+
+def offer() -> bytes:
+    """A Word file with everything in which text may stand, as Word writes it."""
+    made, out = docx.Document(), io.BytesIO()
+    price = made.add_paragraph("The price is ")
+    price._p.append(parse_xml(f'<w:ins {W} w:id="1" w:author="a"><w:r><w:t>4,200</w:t></w:r></w:ins>'))
+    price._p.append(parse_xml(f'<w:del {W} w:id="2" w:author="a"><w:r><w:delText>3,900</w:delText></w:r></w:del>'))
+    price.add_run(" euros")
+    field = "<w:sdt {W}><w:sdtPr/><w:sdtContent>{inside}</w:sdtContent></w:sdt>"
+    price._p.append(parse_xml(field.format(W=W, inside="<w:r><w:t> for Ms. Lee</w:t></w:r>")))
+    said = "<w:p><w:r><w:t>{}</w:t></w:r></w:p>".format
+    made.element.body.insert(1, parse_xml(field.format(W=W, inside=said("A block"))))
+    made.add_paragraph("A box:")._p.append(parse_xml(BOX.format(W=W, said=said("Urgent"))))
+    noted = made.add_paragraph("See")
+    noted._p.append(parse_xml(f'<w:r {W}><w:footnoteReference w:id="2"/></w:r>'))
+    beside = made.part.package
+    kind = "application/vnd.openxmlformats-officedocument.wordprocessingml.footnotes+xml"
+    notes = Part(PackURI("/word/footnotes.xml"), kind, NOTES.encode(), beside)
+    made.part.relate_to(notes, "http://schemas.openxmlformats.org/officeDocument/2006/relationships/footnotes")
+    made.sections[0].header.paragraphs[0].text = "ACME"
+    made.add_comment(noted.runs, text="Is that so?", author="b")
+    dot = io.BytesIO()
+    Image.new("RGB", (2, 2)).save(dot, "png")
+    made.add_picture(dot)
+    made.save(out)
+    return out.getvalue()
+
+
+def test_nothing_of_a_word_file_is_lost_without_a_word(tmp_path):
+    text, missing = read(tmp_path, "offer.docx", offer())
+    assert text.split("\n") == [
+        "ACME", "The price is 4,200 euros for Ms. Lee", "A block", "A box:", "Urgent", "See[footnote 2][comment 0]", "",
+        "[footnote 2] Payable in March.", "[comment 0] Is that so?",
+    ]  # fmt: skip
+    assert missing == "1 picture is not read"
+
+
+def test_a_formula_that_no_program_has_computed_is_read_as_it_was_written(tmp_path):
+    rows = [["item", "price"], ["milk", 1.5], [None, "=SUM(B2:B2)"], ["note"]]
+    made = openpyxl.load_workbook(io.BytesIO(xlsx_of(rows)))
+    made.active["A1"].comment = Comment("in euros", "b")
+    made.active.add_chart(BarChart(), "D1")
+    made.save(out := io.BytesIO())
+    text, missing = read(tmp_path, "sums.xlsx", out.getvalue())
+    assert text == "Sheet Costs:\nitem\tprice\nmilk\t1.5\n\t=SUM(B2:B2)\nnote\n[comment A1] in euros"
+    assert missing == "1 chart is not read"
+
+
+def scanned(text: str, *pictures: int) -> bytes:
+    """A PDF of six pages, of which those numbered are pictures, one is empty and the others say `text`."""
+    writer, picture = pypdf.PdfWriter(), io.BytesIO()
+    Image.new("RGB", (20, 30), "white").save(picture, "pdf")
+    for number in range(1, 6):
+        data = picture.getvalue() if number in pictures else pdf_of(text)
+        writer.append(io.BytesIO(data))
+    writer.add_blank_page(100, 100)
+    writer.write(out := io.BytesIO())
+    return out.getvalue()
+
+
+def test_pages_that_are_pictures_are_named_where_they_are_missing(tmp_path):
+    text, missing = read(tmp_path, "scan.pdf", scanned("Figures", 2, 3, 4))
+    assert missing == "pages 2 to 4 are pictures"
+    assert text.split("\n\n") == ["Figures", *(f"[page {n} is a picture]" for n in (2, 3, 4)), "Figures", "\n"]
+    assert read(tmp_path, "b.pdf", scanned("Figures", 5))[1] == "page 5 is a picture"
+    with pytest.raises(Unreadable, match="only pictures"):
+        read(tmp_path, "c.pdf", scanned("", 1, 2, 3, 4, 5))
+
+
+def test_such_pages_come_as_pictures_where_a_model_sees_them(tmp_path):
+    file = tmp_path / "upload"
+    file.write_bytes(scanned("", 1, 2, 3, 4, 5))
+    found = read_document(file, "scan.pdf", 3)
+    assert list(found.pictures) == [1, 2, 3]
+    assert found.missing == "pages 4, 5 are pictures"
+    assert {read_picture(data).width for data in found.pictures.values()} == {20}
+
+
+def test_the_fields_of_a_form_are_read(tmp_path):
+    writer = pypdf.PdfWriter(io.BytesIO(pdf_of("Name:")))
+    field = DictionaryObject({
+        NameObject("/T"): TextStringObject("name"), NameObject("/FT"): NameObject("/Tx"),
+        NameObject("/V"): TextStringObject("Ms. Lee"), NameObject("/Subtype"): NameObject("/Widget"),
+    })  # fmt: skip
+    form = DictionaryObject({NameObject("/Fields"): ArrayObject([writer._add_object(field)])})
+    writer.root_object[NameObject("/AcroForm")] = form
+    writer.write(out := io.BytesIO())
+    assert "name: Ms. Lee" in reading(tmp_path, "form.pdf", out.getvalue())
+
+
 def locked() -> bytes:
     out, writer = io.BytesIO(), pypdf.PdfWriter()
     writer.add_blank_page(100, 100)
     writer.encrypt("secret", algorithm="RC4-128")
     writer.write(out)
+    return out.getvalue()
+
+
+ENTITIES = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 10))
+LAUGHS = f'<?xml version="1.0"?><!DOCTYPE l [<!ENTITY a0 "lol">{ENTITIES}]>'
+SHARED = "xl/sharedStrings.xml"
+
+
+def with_part(data: bytes, name: str, part: bytes) -> bytes:
+    """An Office file with another part in the place of one it has."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as made:
+        for entry in source.infolist():
+            made.writestr(entry, part if entry.filename == name else source.read(entry))
     return out.getvalue()
 
 
@@ -127,6 +256,23 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
     assert time.monotonic() - begun < 60
 
 
+@pytest.mark.parametrize(("name", "data"), [
+    ("a.docx", with_part(offer(), "word/footnotes.xml", f"{LAUGHS}<w:footnotes {W}>&a9;</w:footnotes>".encode())),
+    ("a.docx", with_part(offer(), "word/document.xml", f"{LAUGHS}<w:document {W}>&a9;</w:document>".encode())),
+    ("a.xlsx", with_part(xlsx_of([["x"]]), SHARED, f"{LAUGHS}<sst><si><t>&a9;</t></si></sst>".encode())),
+    ("a.docx", with_part(offer(), "word/footnotes.xml", f"<w:footnotes {W}>{'<w:p>' * 5000}".encode())),
+    ("a.docx", bomb(200)),
+    ("a.xlsx", with_part(xlsx_of([["x"]]), SHARED, bytes(300 << 20))),
+])  # fmt: skip
+def test_files_made_to_fill_the_memory_fill_nobody_elses(tmp_path, name, data):
+    """Each is refused, or read without what would not end, inside its limits."""
+    begun = time.monotonic()
+    with suppress(Unreadable):
+        assert len(reading(tmp_path, name, data)) < 1000
+    assert time.monotonic() - begun < 60
+    assert psutil.Process().memory_info().rss < 2 << 30
+
+
 def test_memory_time_and_text_are_bounded(tmp_path):
     with pytest.raises(Unreadable, match="too much memory"):
         reading(tmp_path, "a.docx", bomb(40), memory=120 << 20)
@@ -152,7 +298,7 @@ import sys
 from pathlib import Path
 from omnidraft.app import documents
 documents._CHILD = "tests.crashing"
-documents.text_of(Path(sys.argv[1]), "hang.pdf")
+documents.read_document(Path(sys.argv[1]), "hang.pdf")
 """
 
 

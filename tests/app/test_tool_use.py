@@ -14,6 +14,7 @@ from omnidraft.chats import TextFile, export_json, import_json
 from omnidraft.chats.records import NOT_ALLOWED, open_call
 from omnidraft.errors import ModelError
 from tests.app.tools.servers import a_server, named
+from tests.exports import elsewhere
 from tests.ui.scripted_assistant import ScriptedAssistant, call, scripted
 
 SUM = call("calculator", '{"expression": "6 * 7"}')
@@ -167,8 +168,8 @@ def test_a_template_without_tools_is_told_of(session, chat, monkeypatch):
 def test_what_was_called_travels_and_the_permission_does_not(session, chat):
     ask(session, chat, SUM)
     decide(session, chat, "always", "It is 42.")
-    (brought,) = import_json(session.store, export_json(session.store, [chat]))
-    assert brought.tools is None
+    ((brought,), _) = import_json(session.store, elsewhere(export_json(session.store, [chat])))
+    assert brought.tools == ()
     assert session.store.path(brought.id)[-1].steps[0].calls[0].result == "42"
 
 

@@ -13,6 +13,7 @@ from omnidraft.backends.pictures import read_picture
 from omnidraft.chats import ChatStore, PictureFile, export_json, export_markdown, import_json
 from omnidraft.chats.store import LastDeleted
 from omnidraft.errors import PictureError
+from tests.exports import elsewhere
 
 
 def drawn(color: str, kind: str = "PNG", **more) -> PictureFile:
@@ -71,7 +72,7 @@ def test_an_export_has_each_picture_once_and_brings_it_along(store, tmp_path):
     text = export_json(store, [chat])
     assert list(json.loads(text)["pictures"]) == [RED.digest]
     with ChatStore(tmp_path / "other.sqlite") as other:
-        (brought,) = import_json(other, text)
+        ((brought,), _) = import_json(other, text)
         assert other.pictures.files(other.path(brought.id)[0].pictures) == [RED]
     assert "[picture: red.png]" in export_markdown(store, chat)
     assert "pictures" not in json.loads(export_json(store, [store.create("none").id]))
@@ -89,7 +90,7 @@ def test_a_picture_that_is_lost_or_damaged_costs_that_picture_only(store, change
     whole = json.loads(export_json(store, [chat]))
     store.delete(chat)
     change(whole)
-    (brought,) = import_json(store, json.dumps(whole))
+    ((brought,), _) = import_json(store, elsewhere(json.dumps(whole)))
     (message,) = store.path(brought.id)
     assert [name for name, _ in message.pictures] == ["red.png"]
     assert store.pictures.files(message.pictures) == []

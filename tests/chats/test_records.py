@@ -13,6 +13,7 @@ from omnidraft.chats import TextFile, export_json, export_markdown, files_meta, 
 from omnidraft.chats.pictures import files_of, with_files
 from omnidraft.chats.records import sound
 from omnidraft.chats.search import in_tags, said
+from tests.exports import elsewhere
 
 CHANNEL = ("<|channel>thought", "<channel|>", "")
 PROMPTED = ("", "[BEGIN FINAL RESPONSE]", "")
@@ -65,7 +66,7 @@ def test_files_stay_with_every_version_and_travel_with_the_conversation(store):
     assert store.path(chat.id)[0].files == [NOTES, CODE]
     store.select(asked.id)
     assert [m.files for m in store.path(chat.id)] == [[NOTES], []]
-    [copy] = import_json(store, export_json(store, [chat.id]).encode())
+    ((copy,), _) = import_json(store, elsewhere(export_json(store, [chat.id])).encode())
     assert store.path(copy.id)[0].prompt == asked.prompt
     assert asked.prompt in export_markdown(store, chat.id)
 
@@ -94,7 +95,7 @@ def imported(store, meta: object, **dates: float):
     whole = json.loads(export_json(store, [chat.id]))
     whole["conversations"][0]["messages"][1]["meta"] = meta
     whole["conversations"][0].update(dates)
-    (new,) = import_json(store, json.dumps(whole))
+    ((new,), _) = import_json(store, elsewhere(json.dumps(whole)))
     return store.path(new.id)[-1]
 
 

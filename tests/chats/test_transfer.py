@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 
 import pytest
 from hypothesis import given, settings
@@ -13,8 +14,10 @@ from omnidraft.chats import (
     export_markdown,
     import_json,
 )
+from omnidraft.chats.store import LastDeleted
 from omnidraft.errors import StorageError
 from omnidraft.settings.config import SamplingSettings
+from tests.exports import elsewhere
 
 
 def shape(store, chat):
@@ -22,7 +25,7 @@ def shape(store, chat):
     conversation, messages = store.snapshot(chat)
     places = {m.id: number for number, m in enumerate(messages)}
     fields = [(places.get(m.parent), m.role, m.content, m.created, m.active, m.meta) for m in messages]
-    kept = ("title", "created", "updated", "named", "system", "sampling", "target", "speculation")
+    kept = ("title", "created", "updated", "named", "system", "sampling", "target", "speculation", "pinned", "archived")
     return [getattr(conversation, name) for name in kept], fields
 
 
@@ -40,22 +43,44 @@ def chat(store):
 
 
 def test_json_keeps_every_version_setting_and_statistic(store, chat):
-    (imported,) = import_json(store, export_json(store, [chat]))
-    assert imported.id != chat
+    ((imported,), _) = import_json(store, elsewhere(export_json(store, [chat])))
     assert shape(store, imported.id) == shape(store, chat)
 
 
-def test_importing_twice_or_elsewhere_never_collides(store, chat, tmp_path):
+def test_what_is_there_already_is_not_brought_again_and_nothing_collides(store, chat, tmp_path):
     text = export_json(store)
-    for _ in range(2):
-        import_json(store, text.encode())
-    assert len(store.conversations()) == 3
-    ids = [m.id for c in store.conversations() for m in store.snapshot(c.id)[1]]
-    assert len(ids) == len(set(ids)) == 12
+    assert import_json(store, text.encode()) == ([], 1)
     with ChatStore(tmp_path / "other.sqlite") as other:
-        (there,) = import_json(other, text)
-        assert shape(other, there.id) == shape(store, chat)
+        for brought in (1, 0):
+            there, known = import_json(other, text)
+            assert (len(there), known) == (brought, 1 - brought)
+        assert shape(other, chat) == shape(store, chat)
         assert [hit.message for hit in other.search("springs")]
+    store.delete(chat)
+    ((back,), _) = import_json(store, text)
+    assert back.id == chat
+    import_json(store, elsewhere(text))
+    ids = [m.id for c in store.conversations() for m in store.snapshot(c.id)[1]]
+    assert len(ids) == len(set(ids)) == 8
+
+
+def test_where_a_conversation_stood_and_that_it_has_tools_comes_back(store, chat, tmp_path):
+    put_away = store.create(archived=True).id
+    store.update(chat, pinned=True, tools=("calculator",))
+    with ChatStore(tmp_path / "other.sqlite") as other:
+        import_json(other, export_json(store))
+        assert other.get(chat).pinned
+        assert other.get(put_away).archived
+        assert other.get(chat).tools == (), "it is asked about again"
+
+
+@pytest.mark.parametrize("id", [None, 3, "", "../x", "A" * 32, "<b>"])
+def test_an_id_that_none_of_ours_could_be_is_replaced(store, chat, id):
+    whole = json.loads(export_json(store))
+    whole["conversations"][0]["id"] = id
+    ((brought,), _) = import_json(store, json.dumps(whole))
+    assert re.fullmatch("[0-9a-f]{32}", brought.id)
+    assert brought.id != chat
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -69,7 +94,7 @@ def test_any_tree_survives_json(tmp_path_factory, turns, system):
         ids = [None]
         for above, role, content in turns:
             ids.append(store.append(chat, role, content, parent=ids[above % len(ids)], meta={"n": above}).id)
-        (imported,) = import_json(store, export_json(store))
+        ((imported,), _) = import_json(store, elsewhere(export_json(store)))
         assert shape(store, imported.id) == shape(store, chat)
 
 
@@ -145,3 +170,11 @@ def test_what_is_nested_too_deeply_is_refused_and_changes_nothing(store, chat, d
     with pytest.raises(StorageError, match="nested too deeply"):
         import_json(store, text)
     assert len(store.conversations()) == 1
+
+
+def test_a_deletion_is_taken_back_where_an_import_has_brought_it_already(store, chat):
+    text, deleted = export_json(store), LastDeleted(store)
+    mark = deleted.delete([chat, store.create().id])
+    import_json(store, text)
+    assert len(deleted.bring_back(mark)) == 1
+    assert len(store.conversations()) == 2

@@ -24,6 +24,7 @@ from omnidraft.settings.config import changed
 from omnidraft.settings.file import load_settings, save_settings
 from omnidraft.storage.files import keep_private
 from omnidraft.storage.paths import find_data_home
+from tests.exports import elsewhere
 from ui import server  # noqa: F401 - loaded before the forks
 
 QUESTIONS = ("What is 23 + 45?", "Write a function that adds two numbers.", "What day comes after Monday?", "Hello!")
@@ -101,7 +102,7 @@ class Page:
         self.session.choose(MODELS / self.random.choice(TARGETS))
 
     def bring_chats(self) -> None:
-        for chat in import_json(self.session.store, export_json(self.session.store, [self._chat()])):
+        for chat in import_json(self.session.store, elsewhere(export_json(self.session.store, [self._chat()])))[0]:
             say(imported=chat.id, messages=len(self.session.store.path(chat.id)))
 
     def forget(self) -> None:

@@ -20,6 +20,7 @@ from omnidraft.settings.file import load_settings, save_settings
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.backends.prompting.formats.test_learned import TOOLS, WRITTEN, form
 from tests.backends.reading import format_of_source, read
+from tests.exports import elsewhere
 from tests.fuzz.cases import ODD, as_json, damaged, fuzz, refused_at_most, several
 
 SEEDS = st.integers(0, 2**48).map(random.Random)
@@ -41,7 +42,7 @@ def test_conversations(store, by):
     exported = json.loads(export_json(store, [store.conversations()[-1].id]))
     data = as_json(several(exported, by))
     with refused_at_most():
-        for chat in import_json(store, damaged(data, by) if by.random() < 0.2 else data):
+        for chat in import_json(store, damaged(data, by) if by.random() < 0.2 else data)[0]:
             store.path(chat.id)
             export_json(store, [chat.id])
             store.delete(chat.id)
@@ -210,5 +211,5 @@ def test_what_nobody_damaged_is_accepted(vocabulary, store):
     assert GrammarState(gbnf_grammar('root ::= [a-z]+ "b"?'), vocabulary).mask().any()
     wanted = {name: BODY[name] for name in ("model", "messages", "max_tokens", "stream", "tools", "temperature")}
     assert CompletionRequest.chat(SimpleNamespace(settings=AppSettings()), wanted).tools is not None
-    (chat,) = import_json(store, export_json(store, [store.conversations()[-1].id]))
+    ((chat,), _) = import_json(store, elsewhere(export_json(store, [store.conversations()[-1].id])))
     store.delete(chat.id)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from omnidraft.backends.gguf.file import usable_info
@@ -65,9 +69,46 @@ def test_a_child_that_hangs_is_ended_and_its_file_may_be_tried_again(crashing, m
     monkeypatch.setattr(trial, "_SECONDS", 1.0)
     trials = Trials()
     trials.keep_in(tmp_path)
-    with pytest.raises(ModelError, match="within 1 s"):
-        trials.require(made(tmp_path, "hang"))
+    for name in ("hang", "spin"):
+        with pytest.raises(ModelError, match="1 s of work did not open it"):
+            trials.require(made(tmp_path, name))
     assert not (tmp_path / "trials.json").exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no signals")
+def test_one_that_the_system_ended_for_want_of_memory_leaves_no_verdict(crashing, tmp_path):
+    trials = Trials()
+    trials.keep_in(tmp_path)
+    with pytest.raises(ModelError, match="memory is short"):
+        trials.require(made(tmp_path, "killed"))
+    assert not (tmp_path / "trials.json").exists()
+
+
+def slowed(running: threading.Event, share: float) -> None:
+    """Let this process's child have a processor for that share of the time, as beside busy programs."""
+    while not running.wait(0.01):
+        for child in psutil.Process().children():
+            with suppress(psutil.Error):
+                if "tests.crashing" in child.cmdline():
+                    child.suspend()
+                    running.wait(0.1 * (1 - share))
+                    child.resume()
+                    running.wait(0.1 * share)
+
+
+def test_waiting_for_a_busy_processor_takes_none_of_a_childs_time():
+    """One second of work, of which two are allowed, takes six."""
+    over = threading.Event()
+    others = threading.Thread(target=slowed, args=(over, 0.17))
+    others.start()
+    begun = time.monotonic()
+    try:
+        outcome = run_bounded("tests.crashing", {"path": "work"}, 2.0, 1 << 30, {})
+    finally:
+        over.set()
+        others.join()
+    assert (outcome.answer, outcome.late) == ("", False)
+    assert time.monotonic() - begun > 3, "it was slowed down"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits what a process maps")

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 import threading
 from html import unescape
+from urllib.parse import unquote
 
 import pytest
+from fastapi import FastAPI
+from starlette.testclient import TestClient
 
 import omnidraft.app.session
 from omnidraft.app import conversing
@@ -19,8 +22,10 @@ from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import FakeAssistant, by, clicked, shown, until
 from ui.chat.events import Answering, OptionEvents
 from ui.chat.page import TOO_LATE, Conversations
-from ui.chat.parts import GONE
+from ui.chat.parts import GONE, empty_state
+from ui.chat.transfer import add_routes
 from ui.chat.turns import UNANSWERED, WAITING, Followed
+from ui.models.downloads import suggestions
 
 FILES = [TextFile("notes.txt", "Buy milk.")]
 WRITTEN = ("box", "attached", "editing")
@@ -297,6 +302,17 @@ def test_another_answer_leaves_what_is_being_written(page, ada):
         ada.stop(chat)
 
 
+def test_a_page_can_have_only_uploads_read(page, ada, sessions):
+    chat, secret = ada.shown.chat().id, sessions.home.root / "secret.txt"
+    secret.write_text("what nobody sent")
+    told = []
+    for path in (secret, sessions.home.uploads / ".." / "secret.txt"):
+        taken = page.answering.take([], "", chat, Followed(), page.who, clicked(path=str(path), number=1))
+        told.append(shown(page.view, taken))
+    assert all("was not sent by a page" in update["reading"] and "attached" not in update for update in told)
+    assert secret.exists()
+
+
 def test_send_is_back_where_a_question_was_taken_back_before_its_answer_began(page, ada, monkeypatch):
     monkeypatch.setattr(conversing, "ask", lambda *_: None)
     assert page.ask("Hello", ada.shown.chat().id)["send"].visible
@@ -441,3 +457,31 @@ def test_a_question_whose_program_was_killed_before_its_turn_can_be_asked_again(
     until(lambda: len(ada.store.path(chat)) == 2)
     assert ada.assistant.answered
     assert '"again"' not in unescape(shown(page.view, page.view.whole(ada, ada.store.get(chat)))["marks"])
+
+
+@pytest.mark.parametrize(("title", "name"), [
+    ("Count twenty lines.", "Count twenty lines.md"), ("… and so on ...", "and so on.md"), ("???", "conversation.md"),
+])  # fmt: skip
+def test_an_export_is_named_after_the_title_with_one_dot(ada, sessions, title, name):
+    chat, app = ada.store.create(title), FastAPI()
+    add_routes(app, sessions)
+    header = TestClient(app).get(f"/export/{chat.id}.md").headers["content-disposition"]
+    assert unquote(header).endswith(f"''{name}")
+
+
+def test_the_first_screen_names_the_models_that_are_here_before_any_to_be_fetched(ada, sessions, models):
+    toy = models / "tiny-target-a-f16.gguf"
+    assert "od-better" in empty_state(ada, toy)
+    sessions.home.models.mkdir(parents=True, exist_ok=True)
+    (sessions.home.models / "Own-1B.gguf").write_bytes((models / "tiny-target-b-f16.gguf").read_bytes())
+    shown = empty_state(ada, toy)
+    assert "Own-1B" in shown
+    assert "od-better" not in shown
+
+
+def test_what_is_here_is_not_offered_to_be_fetched():
+    here = {"qwen2.5-1.5b-instruct-q4_k_m.gguf", "SmolLM2-135M-Instruct-Q4_1.gguf"}
+    assert 'data-file="qwen2.5-1.5b"' in suggestions(None)
+    shown = suggestions(None, here)
+    assert not any(f'data-file="{name}"' in shown for name in ("qwen2.5-1.5b", "smollm2-135m"))
+    assert 'data-file="qwen3-4b"' in shown

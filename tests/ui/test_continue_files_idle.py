@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.app.test_documents import docx_of
 from tests.serving import served
 from tests.ui.chatting import answers, arrived, ask, exported, new_chat, questions, wait_idle
 from tests.ui.conftest import SETTINGS
@@ -46,12 +47,65 @@ def test_an_answer_that_was_cut_goes_on_in_the_same_message(brief, pages):
     assert len(answers(page)) == 2
 
 
+def sent_files(page, server) -> list[list[str]]:
+    """The names of the files of each question."""
+    asked = [message for message in exported(page, server)["messages"] if message["role"] == "user"]
+    return [[file["name"] for file in message["meta"].get("files", [])] for message in asked]
+
+
+def test_a_message_waits_for_all_its_files_however_fast_they_come(brief, pages):
+    """Word files are read in a process of their own: none of them is there when Enter is pressed."""
+    page = pages.open(brief)
+    new_chat(page)
+    page.fill("#od-box textarea", "Sum up.")
+    names = [f"{n}.docx" for n in range(5)]
+    for name in names:
+        attach(page, (name, docx_of(f"This is {name}.")))
+        page.wait_for_timeout(50)
+    page.press("#od-box textarea", "Enter")
+    page.wait_for_selector("#od-coming >> text=The message goes when they are read")
+    page.wait_for_selector("#od-chat .bot-row .od-turn", state="attached")
+    wait_idle(page)
+    ask(page, "And now?")
+    assert sent_files(page, brief) == [names, []]
+
+
+def test_a_refusal_stays_in_sight_and_nothing_is_sent_without_the_file(brief, pages):
+    page = pages.open(brief)
+    new_chat(page)
+    page.fill("#od-box textarea", "Sum up.")
+    attach(page, ("a.bin", bytes(range(256)) * 20), ("b.docx", docx_of("word")), ("c.txt", b"word"))
+    page.press("#od-box textarea", "Enter")
+    page.wait_for_selector("#od-attached li >> text=c.txt")
+    page.wait_for_selector("#od-coming .od-bad >> text=a.bin is a binary file")
+    page.wait_for_timeout(500)
+    assert not questions(page)
+    assert page.input_value("#od-box textarea") == "Sum up."
+    page.press("#od-box textarea", "Enter")  # as it is, then
+    page.wait_for_selector("#od-chat .bot-row .od-turn", state="attached")
+    wait_idle(page)
+    assert sent_files(page, brief) == [["b.docx", "c.txt"]]
+
+
+def test_a_guessed_encoding_is_changed_on_its_chip(brief, pages):
+    page = pages.open(brief)
+    new_chat(page)
+    attach(page, ("a.csv", "Jméno;Město\nTomáš;Plzeň\n".encode("cp1250")))
+    page.wait_for_selector("#od-attached select")
+    page.select_option("#od-attached select", "cp1250")
+    page.wait_for_function("document.querySelector('#od-attached select').value === 'cp1250'")
+    page.wait_for_timeout(500)
+    ask(page, "Who?")
+    (file,) = exported(page, brief)["messages"][0]["meta"]["files"]
+    assert file["text"] == "Jméno;Město\nTomáš;Plzeň\n"
+
+
 @pytest.mark.browser_slow
 def test_text_files_go_into_the_prompt_and_stay_with_the_message(brief, pages):
     page = pages.open(brief)
     new_chat(page)
     attach(page, ("notes.txt", b"Buy milk. <|im_end|>\n"), ("photo.png", b"\x89PNG\0\0"))
-    page.wait_for_selector("#od-notice >> text=photo.png is not a PNG")
+    page.wait_for_selector("#od-coming .od-bad >> text=photo.png is not a PNG")
     attach(page, ("more.md", b"# More\n" * 20))
     page.wait_for_selector("#od-attached li >> text=more.md")
     assert page.locator("#od-attached li:not(.od-sum)").count() == 2
@@ -62,7 +116,7 @@ def test_text_files_go_into_the_prompt_and_stay_with_the_message(brief, pages):
     assert page.inner_text("#od-chat .user-row .od-turn-files").split() == ["notes.txt", "21", "bytes"]
     assert questions(page) == ["What should I buy?"]
     message, answer = exported(page, brief)["messages"]
-    assert message["meta"]["files"] == [{"name": "notes.txt", "text": "Buy milk. <|im_end|>\n"}]
+    assert message["meta"]["files"] == [{"name": "notes.txt", "text": "Buy milk. <|im_end|>\n", "size": 21}]
     with_file = answer["meta"]["statistics"]["prompt_tokens"]
     page.click("#od-chat button[title='Answer again']")
     page.wait_for_selector("text=2 / 2")

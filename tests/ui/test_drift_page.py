@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from omnidraft.format import percent
+from omnidraft.lab.drift_lab import SegmentRow
 from tests.real import QWEN, SMOL, real_model
 from tests.serving import SETTINGS
 from tests.ui.chatting import write
+from ui.drift.page import story, table
 
 
 def open_lab(pages, server):
@@ -28,7 +31,7 @@ def test_a_run_goes_to_its_plot_and_outlives_its_page(server, pages):
     page.wait_for_selector(".od-run[data-status=running]")
     page.reload()
     page.wait_for_selector(".od-run[data-status=finished]", timeout=90_000)
-    page.wait_for_selector(".od-story >> text=Then the task changed to tiny-target-a, code")
+    page.wait_for_selector(".od-story >> text=3 prompts in a part tell no drift from chance: give each at least 8.")
     frame = page.evaluate("(e => [e.scrollWidth, e.clientWidth])(document.querySelector('#od-drift-table .od-scroll'))")
     assert frame[0] <= frame[1]
     page.hover("#od-drift-table .od-tip:text-is('recovered after')")
@@ -52,3 +55,25 @@ def test_two_real_models_come_before_the_toys(make_server, pages):
     offered = page.locator("#od-schedule [role=option]").all_inner_texts()
     assert "Another task" in offered[1]
     assert [("Quick, with toys" in text) for text in offered] == [False, False, True, True, True, False]
+
+
+def row(segment: int, task: str, acceptance: float, **about) -> SegmentRow:
+    known = {"prompts": 20, "before": 0.30, "first": 0.24, "last": 0.26, "recovery": None}
+    rest = {"tokens_per_pass": 1.5, "tokens_per_second": 9.0, "cache_learned": 3}
+    return SegmentRow(segment, "a", task, acceptance=acceptance, **{**known, **rest, **about})
+
+
+@pytest.mark.parametrize(("then", "told"), [
+    (0.24, "it rose from 22% of the drafts in the part before to 24%"),
+    (0.18, "it fell from 22% of the drafts in the part before to 18%"),
+    (0.2204, "it stayed at 22% of the drafts"),
+])  # fmt: skip
+def test_the_story_tells_what_the_table_shows(then, told):
+    rows = [row(0, "math", 0.22), row(1, "code", then)]
+    assert told in story(rows, learning=True)
+    assert all(percent(one.acceptance) in table(rows) for one in rows)
+
+
+def test_too_few_prompts_tell_no_story():
+    rows = [row(0, "math", 0.22), row(1, "code", 0.1, prompts=3)]
+    assert "3 prompts in a part tell no drift" in story(rows, learning=True)

@@ -54,7 +54,7 @@ def test_a_change_takes_effect_at_once_or_says_what_it_waits_for_and_is_kept(ser
     page.goto(server.origin + "/settings")
     page.wait_for_selector(".od-facts")
     unfold(page)
-    for word in ("n-grams", "of them seeded", "hit rate"):
+    for word in ("n-grams", "learned", "seeded", "hit rate", "learned ones evicted"):
         assert word in page.inner_text(".od-facts")
     choose(page, field("cache.policy"), "lfu-aging")
     said(page, "kept and applied")

@@ -4,6 +4,7 @@ the chatbot's parser can make no HTML."""
 from __future__ import annotations
 
 import json
+import re
 import time
 from html import unescape
 
@@ -14,7 +15,7 @@ from omnidraft.chats import Message
 from omnidraft.format import percent, rate, seconds, share, short, size
 from tests.ui.payloads import PAYLOADS
 from ui.chat.panel import panel
-from ui.chat.turns import LESS, MOST, turns, without_html
+from ui.chat.turns import LESS, MOST, as_typed, turns, without_html
 
 
 def message(name: str, role: str, content: str, **meta) -> Message:
@@ -32,6 +33,26 @@ def test_thoughts_are_folded_and_marks_stay_beside_their_rows():
     assert (shown.marks[3]["place"], shown.marks[3]["count"], shown.marks[3]["last"]) == (2, 3, True)
     data = unescape(shown.marks_html().partition('data-marks="')[2].rpartition('"')[0])
     assert json.loads(data) == shown.marks
+
+
+@pytest.mark.parametrize("typed", [
+    "Use *stars* and _lines_, `ticks` and ~~waves~~.", "# no heading", "- no list\n2. nor this", "> no quote", "a | b",
+    "    no code,\n\n\nand three lines", "price: $5 and $6, &amp; [a](b) ![c](d)", "see https://a.b/c_d_e or www.a.b",
+    "\\(x\\) <b>bold</b>",
+])  # fmt: skip
+def test_nothing_a_person_typed_is_taken_for_markdown(typed):
+    (row,) = turns([message("q", "user", typed), message("a", "assistant", "Yes.")], {}).rows[:1]
+    sent = row["content"]["text"]
+    assert unescape(sent.replace(LESS, "<")) == typed
+    assert not re.search(r"[*_`~|\[\]$\\\n]|^\s|^[#>-]|://|www\\.", re.sub(r"&#\d+;", "x", sent))
+
+
+def test_code_that_a_person_fenced_stays_code():
+    typed = "Look at *this*:\n```py\na = b * c * d\n```\nand *that*"
+    (row,) = turns([message("q", "user", typed), message("a", "assistant", "Yes.")], {}).rows[:1]
+    before, code, after = row["content"]["text"].split("\n\n")
+    assert code == "```py\na = b * c * d\n```"
+    assert (unescape(before), unescape(after)) == ("Look at *this*:", "and *that*")
 
 
 def texts(answer: str) -> list[str]:
@@ -95,7 +116,7 @@ def test_gradio_shows_the_text_as_it_is():
     for length in range(0, len(CODE), 7):
         rows = turns(path, {}, ("a", CODE[:length])).rows
         said = [row.content[0].text for row in gr.Chatbot().postprocess(rows).root]
-        assert said == [CODE, CODE, CODE[:length] or "…"]
+        assert said == [as_typed(CODE), CODE, CODE[:length] or "…"]
     folded = gr.Chatbot().postprocess(turns(path, {}).rows).root[2]
     assert "\techo" in folded.content[0].text
     assert folded.metadata["title"] == "Thoughts"

@@ -120,16 +120,20 @@ cache_settings = st.builds(
 )
 
 
-def test_whatever_leaves_for_lack_of_room_counts_as_evicted():
+def test_seeds_make_room_before_anything_learned_is_evicted_and_are_counted_apart():
     pair = pair_map("tiny-drafter", "tiny-target-a")
     cache = NgramCache.open(None, pair, CacheSettings(capacity=100))
     assert cache.stats()["seeded"] == 100
-    cache.learn(ids(pair, 400)[-1])
-    assert cache.stats()["evictions"] == 1, "a seed made room"
+    gone = lambda: (cache.stats()["evictions"], cache.stats()["seeds_gone"])  # noqa: E731
+    learned = ids(pair, 400)[-40:]
+    for number, token in enumerate(learned, 1):
+        cache.learn(token)
+        assert gone() == (0, number), "a seed made room"
+    assert all(token in cache for token in learned)
     cache.resize(CacheSettings(capacity=30))
-    assert (cache.stats()["entries"], cache.stats()["evictions"]) == (30, 71)
+    assert (cache.stats()["entries"], *gone()) == (30, 10, 100)
     cache.resize(CacheSettings(capacity=60, seed=False))
-    assert cache.stats()["evictions"] == 71, "what is not wanted any more was not evicted"
+    assert gone() == (10, 100), "what is not wanted any more was not evicted"
 
 
 @settings(max_examples=150, deadline=None)

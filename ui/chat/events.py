@@ -16,10 +16,13 @@ from omnidraft.app.kept_answer import shown_pieces
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.sessions import Sessions
 from omnidraft.app.tool_use import UNSUPPORTED
+from omnidraft.chats import TextFile
 from omnidraft.errors import OmniDraftError, StorageError
+from omnidraft.profiles.uploads import uploaded
 from ui.chat import attachments
 from ui.chat import options as chat_options
 from ui.chat.attachments import Attached
+from ui.chat.conversation_list import listing
 from ui.chat.parts import ARRIVING, GONE, note, tools_info
 from ui.chat.turns import Followed, origins
 from ui.chat.view import ChatView, Starting
@@ -71,6 +74,9 @@ class Handlers:
             return session, session.store.get(chat or "").id
         except StorageError:
             raise Gone(GONE if chat else ARRIVING) from None
+
+
+RAISED = "The context is raised, for all conversations; the next message loads the model with it."
 
 
 class Answering(Handlers):
@@ -131,6 +137,10 @@ class Answering(Handlers):
                 yield from self.view.run(session, name, followed, partial(conversing.regenerate, session, name))
             case "continue":
                 yield from self.view.run(session, name, followed, partial(conversing.resume, session, name))
+            case "again":  # another tab has changed it
+                yield self.view.open(session, session.store.get(name), name)
+            case "list":
+                yield {self.view.rows: listing(session, name)}
             case "edit":
                 yield self.view.edit(session, session.store.message(data["id"]))
             case "delete":
@@ -166,39 +176,55 @@ class Answering(Handlers):
         """The edit is given up: what it would have changed stays as it is, and the page script empties the box."""
         return {**self.view.no_edit(), self.view.notice: ""}
 
-    @telling
     def take(
         self,
-        paths: list[str] | None,
         there: list[Attached],
         text: str,
         chat: str | None,
         followed: Followed,
         request: gr.Request,
+        event: gr.EventData,
     ) -> Updates:
-        """Files were chosen or dropped; documents take a moment to read."""
-        yield from followed.while_shown(self._taken(paths, there, text, chat, request))
+        """A file was sent; documents take a moment to read."""
+        yield from followed.while_shown(self._taken(event._data, there, text, chat, request))
 
     def _taken(
-        self, paths: list[str] | None, there: list[Attached], text: str, chat: str | None, request: gr.Request
+        self, sent: dict[str, Any], there: list[Attached], text: str, chat: str | None, request: gr.Request
     ) -> Updates:
-        view = self.view
-        yield {view.notice: note("Reading.")}
-        files, refused = attachments.take(paths or [], there)
-        session, name = self.here(request, chat)
+        shown, refused = {}, []
         try:
-            refuse_unseen(session, attachments.pictures(files))
-        except OmniDraftError as error:  # said again when they are sent: until then another model may be chosen
+            engine = session_of(self.sessions, request).assistant.engine
+            eyes = engine.target.most_pictures if engine is not None else 0
+            path = uploaded(self.sessions.home, sent["path"])
+            files, refused = attachments.take([path], there, eyes)
+            session, name = self.here(request, chat)
+            shown = self.view.attach(files, session, name, text or "")
+            refuse_unseen(session, attachments.pictures(files))  # again when they are sent: another model may be chosen
+        except OmniDraftError as error:
             refused.append(str(error))
-        yield {**view.attach(files, session, name, text or ""), view.notice: note(" ".join(refused), bad=True)}
+        yield {**shown, self.view.reading: attachments.was_read(int(sent["number"]), refused)}
 
     @telling
-    def take_off(
+    def chip(
         self, there: list[Attached], text: str, chat: str | None, request: gr.Request, event: gr.EventData
     ) -> Updates:
+        """A file is taken off, or read in another encoding than was guessed, or the context is raised for all."""
         session, name = self.here(request, chat)
-        left = [file for at, file in enumerate(there) if at != int(event._data["index"])]
-        yield self.view.attach(left, session, name, text or "")
+        data, files, told = event._data, list(there), ""
+        if data["kind"] == "context":
+            session.change("model.n_ctx", int(data["most"]))
+            session.unload()
+            yield {**self.view.attach(files, session, name, text or ""), self.view.notice: note(RAISED)}
+            return
+        at = int(data["index"])
+        if data["kind"] == "off":
+            del files[at]
+        elif isinstance(file := files[at], TextFile):
+            try:
+                files[at] = attachments.in_other_encoding(file, data["value"])
+            except OmniDraftError as error:
+                told = str(error)
+        yield {**self.view.attach(files, session, name, text or ""), self.view.notice: note(told, bad=True)}
 
     def look(self, seen: int, request: gr.Request) -> dict:
         return self.view.idle(session_of(self.sessions, request), seen)

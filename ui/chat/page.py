@@ -31,6 +31,7 @@ LATEX = [
 ]
 # The page script calls this with what was clicked below a message.
 BUS = "window.odTurn = (detail) => trigger('act', detail);"
+READ = "window.odRead = (detail) => trigger('act', detail);"  # with a file that was sent
 ASIDE_BUTTON = (
     '<button type="button" data-od="aside" aria-label="Speed and options" aria-expanded="false">'
     '<svg viewBox="0 0 24 24" aria-hidden="true"><path d="M4 7h10M18 7h2M4 17h2M10 17h10M14 4v6M6 14v6"/></svg>'
@@ -93,9 +94,10 @@ class Page:
 
     def _composer(self) -> None:
         """Where a message is written: its files above, then the box between its buttons."""
+        self.reading = gr.HTML(elem_id="od-reading", js_on_load=READ)
         self.chips = gr.HTML(elem_id="od-attached", js_on_load=CLICKS)
         with gr.Row(elem_id="od-composer"):
-            self.attach = gr.UploadButton(
+            gr.UploadButton(  # for its dialog; files.js takes what is chosen
                 "Attach pictures, text, PDF, Word or Excel files", file_count="multiple", elem_id="od-attach",
                 min_width=0, **SMALL,
             )  # fmt: skip
@@ -240,6 +242,7 @@ def _connect_answers(page: Page, blocks: gr.Blocks, answering: Answering) -> Non
     here = [view.chat_id, view.followed]
     files = [view.attached, view.box, view.chat_id]
     shown = [view.attached, view.chips, view.notice]
+    view.reading.act(answering.take, [*files, view.followed], [view.attached, view.chips, view.reading], **EACH)
     # The hidden field is but a place for what the script says.
     place: dict[str, Any] = {"inputs": [view.options.chat], "js": "() => [location.pathname]"}
     behind(blocks.load(answering.arrive, outputs=view.outputs, **place, **PRIVATE))
@@ -249,8 +252,7 @@ def _connect_answers(page: Page, blocks: gr.Blocks, answering: Answering) -> Non
     behind(view.permit.act(answering.decide, here, view.outputs, **PRIVATE))
     view.cancel.click(answering.cancel, None, [*view.no_edit(), view.notice], queue=False, **PRIVATE)
     view.stop.click(answering.halt, [view.chat_id], None, queue=False, **PRIVATE)
-    page.attach.upload(answering.take, [page.attach, *files, view.followed], shown, **EACH)
-    view.chips.act(answering.take_off, files, shown, **PRIVATE)
+    view.chips.act(answering.chip, files, shown, **PRIVATE)
     page.tick.tick(answering.look, [view.seen_idle], [view.seen_idle, view.notice, view.gauge], **PRIVATE)
 
 

@@ -183,6 +183,10 @@ def empty_state(session: Session, target: Path | None) -> str:
             "There is no model file in the models folder. Put a GGUF file there, or get one on the "
             '<a href="/models">Models page</a>.',
         )
+    if own := _others(session, target):
+        names = ", ".join(escape(name) for name in own[:5]) + (" and others" if len(own) > 5 else "")
+        said = f"{what} {escape(target.stem)} answers. On this machine, too: {names}; choose one above."
+        return _empty("Ask something", said, _WAYS.format("All models"))
     if _is_toy(target):
         return _empty(
             "Ask something",
@@ -198,6 +202,14 @@ def empty_state(session: Session, target: Path | None) -> str:
             _better([]) + _WAYS.format("All models"),
         )
     return _empty("Ask something", f"{_WHAT} {escape(target.stem)} answers.", _WAYS.format("Other models"))
+
+
+def _others(session: Session, target: Path) -> list[str]:
+    """Models that somebody brought, where it is none of them that would answer."""
+    if not _is_toy(target) and target.name != DEFAULT.file:
+        return []
+    brought = [m for m in models_list.targets(session.assistant) if not models_list.is_bundled(m.path)]
+    return [model.name for model in brought if model.path.name != DEFAULT.file]
 
 
 def arriving() -> str:

@@ -14,6 +14,7 @@ from omnidraft.chats import ChatStore, Conversation, export_json, export_markdow
 from omnidraft.chats.foreign.reading import read_foreign
 from omnidraft.chats.foreign.turns import is_zip
 from omnidraft.errors import OmniDraftError, StorageError
+from omnidraft.format import counted
 from omnidraft.storage.files import reason
 
 
@@ -29,9 +30,9 @@ def add_routes(app: FastAPI, sessions: Sessions) -> None:
             chats = [one.id for one in session.store.conversations()] if chat == "all" else chat.split("+")
             title = session.store.get(chat).title if chats == [chat] else "conversations"
             if kind == "md":
-                return _file(export_markdown(session.store, chat), "text/markdown", f"{title}.md")
+                return _file(export_markdown(session.store, chat), "text/markdown", title, ".md")
             if kind == "json":
-                return _file(export_json(session.store, chats), "application/json", f"{title}.json")
+                return _file(export_json(session.store, chats), "application/json", title, ".json")
         except OmniDraftError as error:
             return Response(str(error), status_code=404, media_type="text/plain")
         return Response("There is no such file.", status_code=404, media_type="text/plain")
@@ -62,8 +63,9 @@ def import_file(store: ChatStore, file: Path) -> tuple[list[Conversation], str]:
             return store.insert(brought.conversations), brought.sentence()
         if zipped:
             raise StorageError("The file cannot be imported: the archive holds no conversations of a known program.")
-    added = import_json(store, data)
-    return added, f"{len(added)} conversation{'s were' if len(added) != 1 else ' was'} imported."
+    added, there = import_json(store, data)
+    said = f"{counted(len(added), 'conversation')} {'was' if len(added) == 1 else 'were'} imported"
+    return added, f"{said}; {there:,} {'was' if there == 1 else 'were'} here already." if there else f"{said}."
 
 
 def _read(file: Path) -> bytes:
@@ -73,7 +75,8 @@ def _read(file: Path) -> bytes:
         raise StorageError(f"{file.name} cannot be read: {reason(error)}.") from error
 
 
-def _file(text: str, kind: str, name: str) -> Response:
-    safe = "".join(c if c.isalnum() or c in " ._-" else "_" for c in name)
-    header = f"attachment; filename*=UTF-8''{quote(safe)}"
+def _file(text: str, kind: str, title: str, suffix: str) -> Response:
+    """Named after the title, without the marks that end one and would stand beside the suffix's."""
+    safe = "".join(c if c.isalnum() or c in " ._-" else "_" for c in title).strip(" ._") or "conversation"
+    header = f"attachment; filename*=UTF-8''{quote(safe + suffix)}"
     return Response(text, media_type=f"{kind}; charset=utf-8", headers={"content-disposition": header})

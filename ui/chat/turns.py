@@ -74,6 +74,26 @@ def _outside_code(text: str, change) -> str:
     return "".join([*parts, change(text[end:])])
 
 
+# What would be Markdown in a person's words, as characters that are none: entities, which the parser shows as they are.
+_FENCED = re.compile(r"^(?P<fence>`{3,}|~{3,})[^\n]*\n[\s\S]*?(?:^(?P=fence)[`~]*[ \t]*(?:\n|\Z)|\Z)", re.MULTILINE)
+_MARKUP = re.compile(
+    r"[\\`*_\[\]~$|&!@\n]|(?<=[a-z]):(?=//)|(?<=\bwww)\.|^[ \t]*(?:[#>=+-]|\d+[.)])|^[ \t]+", re.MULTILINE
+)
+
+
+def as_typed(text: str) -> str:
+    """What a person typed as Markdown that looks the same; blocks of code stay blocks."""
+    parts, end = [], 0
+    for fence in _FENCED.finditer(text):
+        parts += [_typed(text[end : fence.start()].removesuffix("\n")), fence[0].rstrip("\n")]
+        end = fence.end()
+    return "\n\n".join(part for part in [*parts, _typed(text[end:])] if part)
+
+
+def _typed(text: str) -> str:
+    return _MARKUP.sub(lambda found: "".join(f"&#{ord(letter)};" for letter in found[0]), text)
+
+
 MOST = 500  # messages shown
 LONGEST = 6000  # characters of a question shown; whoever wrote more knows the rest
 WAITING = "*Waiting for another answer to end; Stop takes it back.*"
@@ -163,7 +183,7 @@ def _mark(message: Message, version: tuple[int, int], last: bool, busy: bool) ->
     if message.pictures:
         mark["pictures"] = message.pictures
     if files := message.files:
-        mark["files"] = [[file.name, size(file.bytes)] for file in files]
+        mark["files"] = [[file.name, " · ".join(filter(None, [size(file.bytes), file.missing]))] for file in files]
     return mark
 
 
@@ -213,7 +233,8 @@ def _fold(title: str, text: str, status: str) -> dict:
 def _shown(question: str) -> str:
     """Of a long question its beginning: all rows go to the page again with every update of the answer."""
     rest = len(question) - LONGEST
-    return question if rest <= 0 else f"{question[:LONGEST]}\n\n*… and {rest:,} more characters; Copy takes all.*"
+    more = f"\n\n*… and {rest:,} more characters; Copy takes all.*" if rest > 0 else ""
+    return as_typed(question[:LONGEST]) + more
 
 
 def _as_is(text: str) -> dict:

@@ -59,6 +59,7 @@ class ChatView:
     notice: gr.HTML
     line: gr.HTML
     chips: gr.HTML
+    reading: gr.HTML  # which file was read last, for the page script
     box: gr.Textbox
     send: gr.Button
     stop: gr.Button

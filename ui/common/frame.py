@@ -111,7 +111,7 @@ def _link(name: str, path: str, icon: str, current: bool) -> str:
 
 
 STATIC = Path(__file__).parents[1] / "static"
-SCRIPTS = ("frame.js", "page.js", "answers.js", "turns.js", "composer.js", "addresses.js", "layers.js")
+SCRIPTS = ("frame.js", "page.js", "answers.js", "turns.js", "files.js", "composer.js", "addresses.js", "layers.js")
 
 
 def script(name: str) -> str:

@@ -24,11 +24,15 @@ def note(text: str, bad: bool = False, undo: str = "", more: str = "") -> str:
     return f'<div class="od-note{kind}" role="{role}">{escape(text)}{button}</div>'
 
 
-# A click on a button with a `data-kind` becomes the event `act`, which carries all that its `data-` attributes say.
+# A click on a button with a `data-kind`, or a choice in a list with one, becomes the event `act`, which carries all
+# that its `data-` attributes say.
 CLICKS = """
 element.addEventListener('click', (event) => {
   const button = event.target.closest('button[data-kind]');
   if (button) trigger('act', {...button.dataset});
+});
+element.addEventListener('change', ({target}) => {
+  if (target.matches('select[data-kind]')) trigger('act', {...target.dataset, value: target.value});
 });
 """
 

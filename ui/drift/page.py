@@ -11,7 +11,7 @@ import gradio as gr
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
-from omnidraft.format import count, percent, rate
+from omnidraft.format import count, counted, percent, rate
 from omnidraft.lab.drift_lab import WINDOW, SegmentRow, Shown, plots, segment_rows
 from ui.common import notes
 from ui.common.frame import PRIVATE, SMALL, page_column, session_of
@@ -62,11 +62,14 @@ def story(rows: list[SegmentRow], learning: bool) -> str:
     """What a run showed, in a sentence for each of its parts."""
     if not rows or rows[0].last is None:
         return ""
+    if (fewest := min(row.prompts for row in rows)) < WINDOW:
+        told = f"{counted(fewest, 'prompt')} in a part tell no drift from chance: give each at least {WINDOW}."
+        return f'<p class="od-story">{told}</p>'
     said = [f"{_part(rows[0])}: {percent(rows[0].first)} of the drafts were accepted at first, "
             f"{percent(rows[0].last)} at the end."]  # fmt: skip
     for before, row in pairwise(rows):
         change = "the task" if before.target == row.target else "the model"
-        said.append(f"Then {change} changed to {_part(row)}: {_fall(row)}.")
+        said.append(f"Then {change} changed to {_part(row)}: {_change(before, row)}.")
     if max(row.last or 0.0 for row in rows) < LITTLE and not learning:
         said.append("The drafter knows too little of this to lose any of it; let it learn as it goes.")
     return f'<p class="od-story">{escape(" ".join(said))}</p>'
@@ -76,15 +79,17 @@ def _part(row: SegmentRow) -> str:
     return f"{row.target}, {row.task}"
 
 
-def _fall(row: SegmentRow) -> str:
-    """How acceptance went over a change."""
-    if row.before is None or row.first is None or row.last is None:
+def _change(before: SegmentRow, row: SegmentRow) -> str:
+    """How acceptance went from one part to the next, by the figures of the table."""
+    if before.acceptance is None or row.acceptance is None:
         return "nothing was drafted"
-    fell = row.first < row.before
-    word = f"{'it fell from' if fell else 'it went from'} {percent(row.before)} to {percent(row.first)}"
-    if row.recovery:
-        return f"{word} and was back after {row.recovery} prompts" if fell else word
-    return f"{word}, and after {row.prompts} prompts it was at {percent(row.last)}"
+    was, now = percent(before.acceptance), percent(row.acceptance)
+    if was == now:
+        return f"it stayed at {now} of the drafts"
+    if row.acceptance > before.acceptance:
+        return f"it rose from {was} of the drafts in the part before to {now}"
+    back = f", and was back after {row.recovery} prompts" if row.recovery else ""
+    return f"it fell from {was} of the drafts in the part before to {now}{back}"
 
 
 class Parts:
@@ -130,7 +135,8 @@ def _look(parts: Parts, session: Session) -> dict:
         schedule = run.plan.schedule
         rows = segment_rows(schedule, points)
         drawn = "".join(plot.html() for plot in plots(schedule, points))
-        shown = {parts.plot: story(rows, run.plan.learning) + drawn, parts.table: table(rows)}
+        told = [row for row in rows if row.prompts >= WINDOW] if running else rows
+        shown = {parts.plot: story(told, run.plan.learning) + drawn, parts.table: table(rows)}
     return {
         **shown,
         parts.tick: gr.Timer(active=running),

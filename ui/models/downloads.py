@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from html import escape
 
 import gradio as gr
 
-from omnidraft.app import catalog, hub
+from omnidraft.app import catalog, hub, models_list
 from omnidraft.app.hub import Download, Downloads
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
@@ -47,9 +47,9 @@ class Parts:
         self.shown = [self.known, self.progress, self.tick]  # what `arrive` fills
 
 
-def arrive(sessions: Sessions, parts: Parts) -> dict:
+def arrive(sessions: Sessions, session: Session, parts: Parts) -> dict:
     """The models known by name, and the downloads as they stand."""
-    return {parts.known: suggestions(available_bytes()), **_standing(sessions.downloads, parts)}
+    return {parts.known: _suggested(session), **_standing(sessions.downloads, parts)}
 
 
 def _standing(running: Downloads, parts: Parts) -> dict:
@@ -77,7 +77,10 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML) -> No
 
     def advance(request: gr.Request) -> dict:
         shown = _standing(running, parts)
-        return shown if running.running else {**shown, listed: view.models(session_of(sessions, request))}
+        if running.running:
+            return shown
+        session = session_of(sessions, request)
+        return {**shown, listed: view.models(session), parts.known: _suggested(session)}
 
     _wire_search(parts, said)
     _wire_files(parts, said)
@@ -92,13 +95,16 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML) -> No
         except OmniDraftError as error:
             yield {said: note(str(error), bad=True)}
             return
-        yield {said: note(told), listed: view.models(session), **_standing(running, parts)}
+        yield {
+            said: note(told), listed: view.models(session), parts.known: _suggested(session),
+            **_standing(running, parts),
+        }  # fmt: skip
 
-    parts.known.act(get, None, [said, listed, parts.progress, parts.tick], **EACH)
+    parts.known.act(get, None, [said, listed, *parts.shown], **EACH)
     begun = [said, parts.progress, parts.tick]
     parts.fetch.click(download, [parts.files, parts.remote], begun, **PRIVATE)
     parts.progress.act(steer, None, [parts.progress, parts.tick], **EACH)
-    parts.tick.tick(advance, None, [parts.progress, parts.tick, listed], **PRIVATE)
+    parts.tick.tick(advance, None, [*parts.shown, listed], **PRIVATE)
 
 
 def _got(known: catalog.Known, session: Session, running: Downloads) -> str:
@@ -114,9 +120,14 @@ def _got(known: catalog.Known, session: Session, running: Downloads) -> str:
     return f"{known.name} is coming."
 
 
-def suggestions(free: int | None) -> str:
-    """The models that are known by name, those that fit this machine first."""
-    fitting = sorted(catalog.KNOWN, key=lambda known: not known.fits(free))
+def _suggested(session: Session) -> str:
+    return suggestions(available_bytes(), {model.path.name for model in models_list.scan(session.assistant)})
+
+
+def suggestions(free: int | None, there: Collection[str] = ()) -> str:
+    """The models that are known by name and not `there`, by their files, those that fit this machine first."""
+    missing = [known for known in catalog.KNOWN if not catalog.is_there(known, there)]
+    fitting = sorted(missing, key=lambda known: not known.fits(free))
     rows = []
     for known in fitting:
         fits = "fits this machine" if known.fits(free) else "too large for the memory that is free now"

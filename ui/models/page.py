@@ -64,7 +64,7 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         return {
             **fields.arrived(session, parts.loading),
             parts.listed: view.models(session),
-            **downloads.arrive(sessions, parts.downloads),
+            **downloads.arrive(sessions, session, parts.downloads),
             **places.arrive(session, parts.places),
         }
 

@@ -59,14 +59,25 @@ def models(session: Session) -> str:
     shown = [model for model in found if model.path not in paired]
     if not shown:
         return '<p class="od-none">No model files found.</p>'
-    rows = "".join(_row(model, here) if model.kind == "model" else _other(model) for model in shown)
     offered = _drafters(drafters_of(session, found), here)
-    return f'<h2 class="od-hidden">On this machine</h2><ul class="od-models">{rows}</ul>{offered}'
+    own, bundled = (_rows([m for m in shown if models_list.is_bundled(m.path) is with_it], here) for with_it in _BOTH)
+    toys = f'<h2>Toys that come with the program</h2><p class="od-under">{_TOYS}</p>{bundled}' if bundled else ""
+    return f'<h2 class="od-hidden">On this machine</h2>{own}{toys}{offered}'
+
+
+_BOTH = (False, True)
+_TOYS = "They know sums, small functions and OmniDraft, and one drafts for every model."
+
+
+def _rows(shown: list[ModelInfo], here: _Here) -> str:
+    rows = "".join(_row(model, here) if model.kind == "model" else _other(model) for model in shown)
+    return f'<ul class="od-models">{rows}</ul>' if rows else ""
 
 
 def _row(model: ModelInfo, here: _Here) -> str:
     loaded, drafts = model.path == here.loaded, same_file(model.path, here.drafter)
-    tags = _tags(("loaded", loaded), ("drafter", drafts))
+    chosen = here.loaded is None and here.target is not None and model.path == here.target.path
+    tags = _tags(("loaded", loaded), ("chosen; the next question loads it", chosen), ("drafter", drafts))
     if not (model.chat_template or models_list.is_bundled_drafter(model)):
         tags += f'<span class="od-tag" title="{_BASE}">base model</span>'
     fits, said = _fits(model, here, loaded)
@@ -78,6 +89,8 @@ def _row(model: ModelInfo, here: _Here) -> str:
         f"<span>{'sees pictures' if sees else 'text only'}</span>"
     )
     main = _button("unload", "Unload", model) if loaded else _button("use", "Load", model)
+    if models_list.is_bundled_drafter(model):
+        main = ""
     if here.loading is not None and same_file(here.loading.path, model.path):
         facts, main = _under_way(here.loading), "" if here.loading.final else _button("cancel", "Cancel", model)
     name = escape(model.name)

@@ -1,31 +1,5 @@
-/* What people write: files dropped or pasted, texts not sent yet, and every way in which a field may change. */
+/* What people write: texts not sent yet, and every way in which a field may change. */
 (() => {
-  // Files dropped on the conversation, or pasted, are attached as if chosen with the button.
-  const attach = (list) => {
-    const input = document.querySelector("#od-attach ~ input[type=file], #od-composer input[type=file]");
-    if (!input) return;
-    const carried = new DataTransfer();
-    for (const file of list) carried.items.add(file);
-    input.files = carried.files;
-    input.dispatchEvent(new Event("change", { bubbles: true }));
-  };
-  const holdsFiles = (event) => [...(event.dataTransfer?.types || [])].includes("Files");
-  document.addEventListener("dragover", (event) => {
-    if (holdsFiles(event) && event.target.closest?.("#od-main")) event.preventDefault();
-  });
-  document.addEventListener("drop", (event) => {
-    if (!holdsFiles(event) || !event.target.closest?.("#od-main")) return;
-    event.preventDefault();
-    attach(event.dataTransfer.files);
-  });
-  document.addEventListener("paste", (event) => {
-    const pasted = event.clipboardData?.files;
-    if (!pasted?.length || !event.target.closest?.("#od-box")) return;
-    event.preventDefault();
-    attach(pasted);
-  });
-
-
   // Gradio tells of a text that changed when keys are pressed, and of nothing else: not of what was pasted, cut, deleted
   // or composed. So it is told of a key a moment after every other change.
   const waiting = new Map();
@@ -115,10 +89,10 @@
   };
   // A message that was refused, or never arrived, stands in the box a moment later, and no event tells of it.
   const sent = (event) => {
-    if (!chat) {
+    if (!chat || window.odFiles.wait()) {
       event.preventDefault();
       event.stopImmediatePropagation();
-      send = true;
+      send ||= !chat;
       return;
     }
     const then = chat;
@@ -126,7 +100,7 @@
     setTimeout(() => chat === then && keep(box()?.value || ""), 1500);
   };
   document.addEventListener("keydown", (event) => {
-    if (event.target === box() && event.key === "Enter" && !event.shiftKey && !event.isComposing) sent(event);
+    if (event.target === box() && event.key === "Enter" && !event.shiftKey) sent(event);
   }, true);
   document.addEventListener("click", (event) => {
     if (event.target.closest?.("#od-send")) sent(event);

@@ -2,7 +2,24 @@
 (() => {
   window.odPage = {};
 
+  // Enter and Escape that end a composition belong to the input method. Safari says so by the key's old code alone.
+  window.addEventListener("keydown", (event) => {
+    const composing = event.isComposing || event.keyCode === 229;
+    if (composing && (event.key === "Enter" || event.key === "Escape")) event.stopImmediatePropagation();
+  }, true);
+
   const cookie = (name) => (document.cookie.match(new RegExp("(?:^|; )" + name + "=([^;]*)")) || [])[1];
+
+  // Another tab may have gone over to another profile. This one follows, or what is clicked here would be the other's.
+  const whose = () => cookie("omnidraft_profile") || "";
+  const mine = whose();
+  const follow = () => {
+    if (whose() === mine) return;
+    if (location.pathname.startsWith("/c/")) location.replace("/");
+    else location.reload();
+  };
+  setInterval(follow, 1000);
+  document.addEventListener("visibilitychange", follow);
 
   // Gradio follows the system's colours; a choice made in the settings wins over it.
   const paint = () => {
@@ -87,7 +104,7 @@
     return found && found.offsetParent !== null ? found : null;
   };
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && !event.isComposing && !document.querySelector("dialog[open]")) {
+    if (event.key === "Escape" && !document.querySelector("dialog[open]")) {
       if (isOpen("od-side-open")) side(false);
       else if (isOpen("od-aside-open")) aside(false);
       else (visible("#od-cancel") || visible("#od-stop"))?.click();

@@ -21,6 +21,7 @@
     continue: "Continue",
     tokens: "Show where its tokens came from",
   };
+  let edited = ""; // the message in the box, to be sent in another form
   const make = (tag, named, text = "") =>
     Object.assign(document.createElement(tag), { className: named, textContent: text });
   const button = (label, act, inside) => {
@@ -34,6 +35,8 @@
       if (!act) return;
       window.odTurn?.(act);
       if (act.kind === "tokens") showTokens();
+      edited = act.kind === "edit" ? act.id : "";
+      decorate();
       if (act.kind === "edit") document.querySelector("#od-box textarea")?.focus();
     });
     return made;
@@ -170,6 +173,7 @@
       named?.setAttribute("role", "group"); // only what has a role has a name
       named?.setAttribute("aria-label", row.classList.contains("user-row") ? "Question" : "Answer");
       const mark = marks[index];
+      row.classList.toggle("od-edited", Boolean(edited) && mark?.id === edited);
       const old = row.querySelector(":scope > .od-turn");
       if (old && mark && old.dataset.key === JSON.stringify(mark)) return;
       old?.remove();
@@ -201,14 +205,43 @@
     if (field && last && end) field.scrollTop = field.scrollHeight;
   };
   document.addEventListener("click", ({ target }) => {
+    if (!(target instanceof Element) || !target.closest("#od-cancel")) return;
+    edited = "";
+    decorate();
+  });
+  document.addEventListener("click", ({ target }) => {
     const got = target instanceof Element && target.closest('.od-better a[href*="#get="]');
     if (got) sessionStorage.setItem("od-get", got.hash.slice("#get=".length));
   });
+  // Tabs that show the same conversation follow each other: whoever shows other messages than before says so.
+  const tabs = new BroadcastChannel("omnidraft conversations");
+  const now = () => {
+    const here = document.getElementById("od-marks");
+    const ids = JSON.parse(here?.dataset.marks || "[]").map((mark) => mark?.id || "");
+    return { chat: here?.dataset.chat || "", whose: document.cookie.match(/omnidraft_profile=([^;]*)/)?.[1] || "", ids: ids.join(" ") };
+  };
+  let last = { chat: "", ids: "" };
+  const say = () => {
+    const here = now();
+    if (here.ids !== last.ids) edited = ""; // it was sent, or another conversation is shown
+    if (here.chat === last.chat && here.ids !== last.ids) tabs.postMessage(here);
+    last = here;
+  };
+  let heard;
+  tabs.onmessage = ({ data }) => {
+    clearTimeout(heard);
+    heard = setTimeout(() => {
+      const here = now();
+      if (!here.chat || data.whose !== here.whose) return;
+      if (data.chat !== here.chat) window.odTurn?.({ kind: "list" });
+      else if (data.ids !== here.ids) window.odTurn?.({ kind: "again" });
+    }, 300);
+  };
   let due = false;
   new MutationObserver(() => {
     if (due) return;
     due = true;
-    requestAnimationFrame(() => { due = false; decorate(); follow(); });
+    requestAnimationFrame(() => { due = false; decorate(); follow(); say(); });
   }).observe(document.documentElement, {
     childList: true, subtree: true, attributes: true, attributeFilter: ["data-marks"],
   });
