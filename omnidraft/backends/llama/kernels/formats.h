@@ -12,7 +12,6 @@
 #include "vectors.h"
 
 constexpr int GROUP = 16, CHUNK = 32;
-#define UNROLL _Pragma("GCC unroll 8")
 
 struct block {  // of one row, unpacked: what `read` writes
     uint8_t code[256];

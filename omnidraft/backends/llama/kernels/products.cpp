@@ -5,8 +5,8 @@
 // multiplied with up to ROWS rows of activations. Every output is added up in one order, however many rows a pass has,
 // so that no bit of a row depends on its neighbours. vectors.h has what differs between instruction sets, formats.h how
 // weights lie; nothing here knows models or drafts.
+#include "attention.h"
 #include "formats.h"
-#include "inside_ggml.h"
 #include <algorithm>
 #include <cmath>
 #include <thread>
@@ -162,11 +162,6 @@ struct product : ggml::cpu::tensor_traits {
     bool work_size(int threads, const ggml_tensor *op, size_t &size) override;
     bool compute_forward(ggml_compute_params *params, ggml_tensor *op) override;
 };
-
-template <int MOST, class Call> inline void with_constant(int n, Call call) {
-    if constexpr (MOST > 1) if (n < MOST) return with_constant<MOST - 1>(n, call);
-    call(std::integral_constant<int, MOST>());
-}
 
 template <class F> struct quantized : product {
     static int blocks(int64_t columns) { return (int)(columns / block_columns<F>); }
@@ -407,7 +402,10 @@ struct layouts : ggml::cpu::extra_buffer_type {
         return op->op == GGML_OP_MUL_MAT_ID || (op->op == GGML_OP_MUL_MAT && w->ne[2] == 1);
     }
     ggml::cpu::tensor_traits *get_tensor_traits(const ggml_tensor *op) override {
-        return (op->op == GGML_OP_MUL_MAT || op->op == GGML_OP_MUL_MAT_ID) && is_ours(op->src[0]) ? (product *)op->src[0]->extra : nullptr;
+        if (op->op != GGML_OP_MUL_MAT && op->op != GGML_OP_MUL_MAT_ID) return nullptr;
+        if (is_ours(op->src[0])) return (product *)op->src[0]->extra;
+        static attention attends;
+        return attention::fits(op) ? &attends : nullptr;
     }
 };
 

@@ -8,6 +8,7 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__)
 #define WIDTH 64
@@ -31,6 +32,13 @@ typedef float floats __attribute__((vector_size(WIDTH)));
 typedef uint16_t half_words __attribute__((vector_size(WIDTH / 2)));
 typedef uint8_t quarter_bytes __attribute__((vector_size(LANES)));
 typedef int8_t quarter_codes __attribute__((vector_size(LANES)));
+
+#define UNROLL _Pragma("GCC unroll 8")
+// call(n), with n known to the compiler; n <= MOST.
+template <int MOST, class Call> inline void with_constant(int n, Call call) {
+    if constexpr (MOST > 1) if (n < MOST) return with_constant<MOST - 1>(n, call);
+    call(std::integral_constant<int, MOST>());
+}
 
 template <class V> inline V load(const void *p) { V v; memcpy(&v, p, sizeof v); return v; }
 inline ints all(int32_t value) { return ints{} + value; }
