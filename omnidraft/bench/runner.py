@@ -173,6 +173,15 @@ class Speed(Plan):
 
 
 @dataclass(frozen=True)
+class Passes(Plan):
+    """what passes of one row and of several take, beside llama.cpp's and what memory allows"""
+
+    target: tuple[str, ...] = words((), _MODELS)
+    context: int = _count(200, "tokens behind which rows are computed")
+    rounds: int = _count(5, "of all widths, in turns")
+
+
+@dataclass(frozen=True)
 class Learn(Plan):
     """what the drafter gains by learning from a stream of answers"""
 

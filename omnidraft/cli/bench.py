@@ -28,6 +28,7 @@ from omnidraft.storage.paths import find_data_home
 
 BENCHMARKS: dict[str, type[runner.Plan]] = {
     "speed": runner.Speed,
+    "passes": runner.Passes,
     "learn": runner.Learn,
     "peers": runner.Peers,
     "real": runner.Real,

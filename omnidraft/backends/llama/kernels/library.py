@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from time import sleep
@@ -161,6 +162,15 @@ def _register(library: str) -> int:
     function = ctypes.CDLL(library).omnidraft_register
     function.restype = ctypes.c_void_p
     return function()
+
+
+def reader() -> Callable[[int, int, int], None] | None:
+    """What reads (address, bytes, threads) of memory and does nothing else, to see how fast that is."""
+    if registered() is None:
+        return None
+    function = ctypes.CDLL(str(_Place().library)).omnidraft_read
+    function.restype, function.argtypes = None, (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return function
 
 
 def in_use() -> str:
