@@ -105,12 +105,6 @@ def _asked(child: LineChild, what: str) -> float:
 HEAD = (
     "way", *(f"{n} rows" for n in WIDTHS), *(f"C({n})" for n in WIDTHS[1:]), "of the limit", "prompt, tokens/s",
 )  # fmt: skip
-    "way",
-    *(f"{n} rows" for n in WIDTHS),
-    *(f"C({n})" for n in WIDTHS[1:]),
-    "share of the limit",
-    "prompt, tokens/s",
-)
 
 
 def _title(one: dict[str, Any]) -> str:

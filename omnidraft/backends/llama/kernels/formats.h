@@ -28,14 +28,14 @@ struct format {
     static constexpr bool LEAST = false;      // whether there are least values
     static constexpr bool SIGNED = false;     // codes are signed bytes
     static constexpr bool BF16 = false;       // d is one, else a half
-    static constexpr const int8_t *TABLE = nullptr;  // what 4-bit codes stand for, as signed bytes
+    static constexpr bool TABLED = false;     // codes stand for signed bytes in a TABLE of sixteen
 };
 struct super : format { static constexpr int CHUNKS = 8, PARTS = 1; };  // K-quants: blocks of 256
 
 template <class F> constexpr int block_columns = CHUNK * F::CHUNKS;
 template <class F> constexpr int head_bytes = (32 + 16 * F::CHUNKS * F::PARTS) * (1 + F::LEAST);
 template <class F> constexpr int chunk_bytes = 64 * (F::LOW + F::HIGH);
-template <class F> constexpr bool is_signed = F::SIGNED || F::TABLE != nullptr;
+template <class F> constexpr bool is_signed = F::SIGNED || F::TABLED;
 template <class F> constexpr int bias = is_signed<F> ? OFFSET : F::BIAS;  // by which a step's codes are too large
 template <class F> constexpr int most = is_signed<F> ? 255 : (1 << (F::LOW + F::HIGH)) - 1;
 inline size_t aligned(size_t size) { return (size + 63) / 64 * 64; }
@@ -50,7 +50,7 @@ template <int BITS, int AT> inline bytes plane(const uint8_t *lines, int j) {
 template <class F> inline bytes line(const uint8_t *lines, int j) {
     bytes codes = plane<F::LOW, 0>(lines, j);
     if constexpr (F::HIGH > 0) codes |= plane<F::HIGH, F::LOW>(lines + 64 * F::LOW, j);
-    if constexpr (F::TABLE != nullptr) codes = look_up(F::TABLE, codes);
+    if constexpr (F::TABLED) codes = look_up(F::TABLE, codes);
     return codes;
 }
 
@@ -123,11 +123,13 @@ struct Q8_0 : format {
 };
 struct IQ4_NL : Q4_0 {
     static constexpr int BIAS = 0;
+    static constexpr bool TABLED = true;
     static constexpr const int8_t *TABLE = NL_TABLE;
 };
 struct MXFP4 : format {
     static constexpr int BYTES = 17;
     static constexpr bool BF16 = true;
+    static constexpr bool TABLED = true;
     static constexpr const int8_t *TABLE = FP4_TABLE;
     static void read(const uint8_t *p, block &to) {  // the table has doubled values: half of 2^(exponent - 127)
         to.d = p[0] < 2 ? 0x20 << p[0] : (p[0] - 1) << 7, nibbles(p + 1, to.code);
@@ -135,6 +137,7 @@ struct MXFP4 : format {
 };
 struct IQ4_XS : super {
     static constexpr int BYTES = 136;
+    static constexpr bool TABLED = true;
     static constexpr const int8_t *TABLE = NL_TABLE;
     static void read(const uint8_t *p, block &to) {
         to.d = half_at(p);
