@@ -32,6 +32,7 @@ from omnidraft.lab.drift_lab import DriftLab
 from omnidraft.processes.progress import Newest, Progress, watched
 from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, changed
 from omnidraft.settings.file import reset_settings, save_settings
+from omnidraft.storage.files import real
 from omnidraft.storage.paths import DataHome
 from omnidraft.vocab.ngram_cache import NgramCache
 
@@ -64,6 +65,7 @@ class Session:
         self.drift = DriftLab(home, self.assistant.profile)
         self.tools = Toolbox(home.servers(profile))
         self.loading: Progress | None = None
+        self.ending = False  # the program ends: nothing is loaded any more
         self.named_targets: dict[str, Path] = {}  # of conversations: to look through all folders takes a moment
         # chat, None for whichever comes next -> what the next answer should say about a change of models
         self.switched: dict[str | None, str] = {}
@@ -139,6 +141,8 @@ class Session:
             self._must_be_idle()
             self.loading = progress or Progress(target)
             try:
+                if self.ending:
+                    self.loading.call_off()
                 with watched(self.loading):
                     notices = self._load(target, self._drafter_for(target))
             finally:
@@ -179,7 +183,7 @@ class Session:
         return self.assistant.load(target, drafter, self.model_settings)
 
     def _drafter_for(self, target: Path) -> Path | None:
-        picked = self._picked.get(target.resolve()) if self.picks_drafter else None
+        picked = self._picked.get(real(target)) if self.picks_drafter else None
         return picked or choose_drafter(self._wanted[1], self.assistant.home, self.settings, target)
 
     @property
@@ -195,7 +199,7 @@ class Session:
             if not self.picks_drafter or self.loaded is None:
                 return False
             self._load(self.loaded, drafter)
-            self._picked[self.loaded.resolve()] = drafter
+            self._picked[real(self.loaded)] = drafter
             return True
 
     def unload(self) -> None:
@@ -356,7 +360,14 @@ class Session:
         engine = self.assistant.engine
         return engine.why_plain(draft or self.settings.draft) if engine is not None else None
 
+    def end(self) -> None:
+        """What takes long comes to its end soon, and nothing more is loaded: the program is about to close this."""
+        self.ending = True
+        if (loading := self.loading) is not None:
+            loading.call_off()
+
     def close(self) -> None:
+        self.end()
         self.queue.take_back()
         for job in (self.job, self.embedding):
             if job is not None:
