@@ -131,7 +131,7 @@ class Averages:
 
 
 def _average(value: float, weight: float) -> Average:
-    if not (abs(float(value)) < _LARGE and 0 < float(weight) < _LARGE):  # false for NaN, too
+    if not (abs(float(value)) < _LARGE and 0 <= float(weight) < _LARGE):  # false for NaN, too
         raise ValueError("an average of nothing")
     return Average(float(value), float(weight))
 

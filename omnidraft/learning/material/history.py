@@ -71,7 +71,7 @@ class ServedAnswer:
         return cls(time.time(), version, pairing.target, s.tokens, s.target_passes, *s.by_drafter, seconds)
 
 
-_TYPES = ((int, float), str, str, *[int] * 5, (int, float))  # SQLite keeps whatever a row is given
+_TYPES: tuple[Any, ...] = ((int, float), str, str, *[int] * 5, (int, float))  # SQLite keeps whatever a row is given
 _COLUMNS = ", ".join(f.name for f in fields(ServedAnswer))
 
 
@@ -145,7 +145,8 @@ class History:
         """The last `limit` answers, oldest first, of one store if given."""
         of, values = ("WHERE store = ?", [store]) if store is not None else ("", [])
         rows = self._db.all(f"SELECT {_COLUMNS} FROM served {of} ORDER BY id DESC LIMIT ?", [*values, limit])
-        return [ServedAnswer(*row) for row in reversed(rows) if all(map(isinstance, row, _TYPES))]
+        sound = lambda row: all(isinstance(*pair) for pair in zip(row, _TYPES, strict=True))  # noqa: E731
+        return [ServedAnswer(*row) for row in reversed(rows) if sound(row)]
 
     def live(self, store: str) -> dict[str, tuple[int, float | None]]:
         """By version: how many answers it served, and accepted / tested over them."""
