@@ -26,8 +26,9 @@ from omnidraft.app.tools.toolbox import Toolbox
 from omnidraft.app.waiting import Place, RequestQueue, StillAnswering
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.chats import ChatStore, Message
+from omnidraft.chats.recovery import readable
 from omnidraft.chats.store import LastDeleted
-from omnidraft.errors import ModelError, OmniDraftError
+from omnidraft.errors import Damaged, ModelError, OmniDraftError, StorageError
 from omnidraft.lab.drift_lab import DriftLab
 from omnidraft.processes.progress import Newest, Progress, watched
 from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, changed
@@ -57,7 +58,8 @@ class Session:
         self.job: AnswerJob | None = None
         self.embedding: EmbeddingJob | None = None
         self.race: RaceJob | None = None  # the one under way, or the last one
-        self.store = ChatStore(self.assistant.profile.chats)
+        self.damaged = ""  # what there is to say about conversations that cannot be read
+        self.store = self._open_chats(self.assistant.profile.chats)
         self.deleted = LastDeleted(self.store)
         self.shown = ShownChats(self.store)
         self.queue = RequestQueue()
@@ -78,6 +80,24 @@ class Session:
         self._lock = threading.RLock()
         self.choices = Newest()
         self._keeping = threading.RLock()  # of the settings, which change while a model is loaded, too
+
+    def _open_chats(self, path: Path) -> ChatStore:
+        """The conversations; where they are damaged an empty store in memory, which keeps nothing: clients of the API,
+        who store nothing, are answered all the same."""
+        try:
+            return ChatStore(path)
+        except Damaged as error:
+            self.damaged = (
+                f"{error} {readable(path).words()} can be read. To go on with them, end this program and run "
+                f"`python -m omnidraft profile recover {self.profile}`: the damaged file stays."
+            )
+            log.warning("%s: %s", self.profile, self.damaged)
+            return ChatStore(Path(":memory:"))
+
+    def refuse_damaged(self) -> None:
+        """StorageError while nothing that is said could be kept."""
+        if self.damaged:
+            raise StorageError(self.damaged)
 
     @property
     def settings(self) -> AppSettings:
