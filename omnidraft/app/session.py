@@ -25,10 +25,10 @@ from omnidraft.app.speeds import PlainRounds
 from omnidraft.app.tools.toolbox import Toolbox
 from omnidraft.app.waiting import Place, RequestQueue, StillAnswering
 from omnidraft.backends.gguf.file import usable_info
-from omnidraft.chats import ChatStore, Message
-from omnidraft.chats.recovery import readable
+from omnidraft.chats import Message
+from omnidraft.chats.recovery import open_chats
 from omnidraft.chats.store import LastDeleted
-from omnidraft.errors import Damaged, ModelError, OmniDraftError, StorageError
+from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.drift_lab import DriftLab
 from omnidraft.processes.progress import Newest, Progress, watched
 from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, changed
@@ -43,10 +43,10 @@ log = logging.getLogger("omnidraft.ui")
 class Session:
     """One profile at work. Methods may be called from any thread.
 
-    store: its conversations; deleted: those deleted last, for an
-    undo; shown: the one its pages show; queue: who waits for a turn, clients and questions of its pages; loading: how
-    far the model that is being loaded has come; choices: of models, the last one perhaps still under way; drift: its
-    drift runs; tools: what its models may ask to be called.
+    store: its conversations; damaged: what there is to say about those that cannot be read; deleted: those deleted
+    last, for an undo; shown: the one its pages show; queue: who waits for a turn, clients and questions of its pages;
+    loading: how far the model that is being loaded has come; choices: of models, the last one perhaps still under
+    way; drift: its drift runs; tools: what its models may ask to be called.
     """
 
     def __init__(
@@ -58,8 +58,7 @@ class Session:
         self.job: AnswerJob | None = None
         self.embedding: EmbeddingJob | None = None
         self.race: RaceJob | None = None  # the one under way, or the last one
-        self.damaged = ""  # what there is to say about conversations that cannot be read
-        self.store = self._open_chats(self.assistant.profile.chats)
+        self.store, self.damaged = open_chats(self.assistant.profile.chats)
         self.deleted = LastDeleted(self.store)
         self.shown = ShownChats(self.store)
         self.queue = RequestQueue()
@@ -80,24 +79,6 @@ class Session:
         self._lock = threading.RLock()
         self.choices = Newest()
         self._keeping = threading.RLock()  # of the settings, which change while a model is loaded, too
-
-    def _open_chats(self, path: Path) -> ChatStore:
-        """The conversations; where they are damaged an empty store in memory, which keeps nothing: clients of the API,
-        who store nothing, are answered all the same."""
-        try:
-            return ChatStore(path)
-        except Damaged as error:
-            self.damaged = (
-                f"{error} {readable(path).words()} can be read. To go on with them, end this program and run "
-                f"`python -m omnidraft profile recover {self.profile}`: the damaged file stays."
-            )
-            log.warning("%s: %s", self.profile, self.damaged)
-            return ChatStore(Path(":memory:"))
-
-    def refuse_damaged(self) -> None:
-        """StorageError while nothing that is said could be kept."""
-        if self.damaged:
-            raise StorageError(self.damaged)
 
     @property
     def settings(self) -> AppSettings:

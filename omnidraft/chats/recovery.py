@@ -5,6 +5,7 @@ Rows are read one range of numbers after the other; where a range cannot be read
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, fields, replace
@@ -14,11 +15,12 @@ from typing import Any
 from omnidraft.chats.records import Conversation, Message
 from omnidraft.chats.schema import READ
 from omnidraft.chats.store import ChatStore
-from omnidraft.errors import StorageError
+from omnidraft.errors import Damaged, StorageError
 from omnidraft.format import counted
 from omnidraft.storage import database
 from omnidraft.storage.files import move_aside
 
+log = logging.getLogger("omnidraft.storage")
 _MOST = 1 << 20  # rows that are looked for where a table does not tell how many it has
 _LOST = "Recovered"  # the title of what is left of a conversation
 
@@ -46,6 +48,20 @@ def readable(path: Path) -> Recoverable:
         pictures = {str(row["digest"]): str(row["data"]) for row in _rows(connection, "pictures")}
         return Recoverable([(chat, _tree(messages[id])) for id, chat in chats.items()], pictures)
     return Recoverable([], {})
+
+
+def open_chats(path: Path) -> tuple[ChatStore, str]:
+    """The conversations of a profile, and ""; where they are damaged an empty store in memory, which keeps nothing, and
+    what there is to say: clients of the API, who store nothing, are answered all the same."""
+    try:
+        return ChatStore(path), ""
+    except Damaged as error:
+        told = (
+            f"{error} {readable(path).words()} can be read. To go on with them, end this program and run "
+            f"`python -m omnidraft profile recover {path.parent.name}`: the damaged file stays."
+        )
+        log.warning("%s", told)
+        return ChatStore(Path(":memory:")), told
 
 
 def recover(path: Path) -> str:
