@@ -41,6 +41,10 @@ class StorageError(OmniDraftError):
     """The data home or one of its files cannot be read, written or trusted."""
 
 
+class Damaged(StorageError):
+    """A file holds what nobody can read, or what is not ours."""
+
+
 def first_line(error: BaseException) -> str:
     """What a library's error says, short enough for a sentence."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")

@@ -17,6 +17,7 @@ from omnidraft.app.session import Session
 from omnidraft.backends.llama.widths import WIDTHS
 from omnidraft.backends.prompting.own_ids import KEY
 from omnidraft.backends.prompting.prompt import prompt_ids
+from omnidraft.backends.prompting.prompted_model import Continued
 from omnidraft.chats import ChatStore
 from omnidraft.chats.transfer import export_json, import_json
 from omnidraft.decoding.events import Finished, Token
@@ -217,3 +218,17 @@ def test_a_typed_turn_is_learned_titled_and_found_as_text(models: Path, tmp_path
     assert store.get(chat).title.startswith("hi<|im_end|>")
     assert [message.role for message in store.path(chat)] == ["user"]
     store.close()
+
+
+@pytest.mark.parametrize("asked", ["hi", "What is the capital of France?"])
+def test_going_on_behind_a_finished_answer_writes_no_line_of_a_role(asked: str, tmp_path: Path):
+    """The text ended before `\nUser:`, of which the line's end was shown already."""
+    with loaded(tmp_path, real_model(GEMMA), None, MODEL) as assistant:
+        sampling = SamplingSettings(temperature=0.0, max_tokens=30)
+        text = ""
+        for _ in range(3):
+            begun = Continued(text, (), bool(text))
+            *_, more = read(assistant, AnswerRequest([user(asked)], sampling, continued=begun))
+            assert more
+            text += more
+    assert not any(f"\n{role}:" in f"\n{text}" for role in ("User", "Assistant")), text

@@ -73,6 +73,7 @@ def make_app(sessions: Sessions) -> FastAPI:
             sessions.close()
 
     app = FastAPI(title="OmniDraft", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    app.state.sessions = sessions
     app.add_exception_handler(OmniDraftError, _told)
     app.add_middleware(Frame)
     app.add_middleware(ThemeCookie, sessions=sessions)
@@ -147,7 +148,7 @@ def serve(app: FastAPI, port: int) -> None:
     # The thread that decodes gives the interpreter away with every pass; it must not wait 5 ms to get it back.
     sys.setswitchinterval(SWITCH_SECONDS)
     config = uvicorn.Config(
-        Ending(app), host=HOST, port=port, http="h11", ws="none", log_config=None, log_level="warning",
-        access_log=False, proxy_headers=False, timeout_graceful_shutdown=2,
+        Ending(app, app.state.sessions.end), host=HOST, port=port, http="h11", ws="none", log_config=None,
+        log_level="warning", access_log=False, proxy_headers=False, timeout_graceful_shutdown=2,
     )  # fmt: skip
     Server(config).run()

@@ -22,7 +22,7 @@ from omnidraft.app.hub import HubError
 from omnidraft.backends.discovery import find_models
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import AppSettings, SamplingSettings
-from omnidraft.storage.files import reason
+from omnidraft.storage.files import real, reason
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
 
 _PATIENCE = 600.0  # seconds for pip, which ends by itself where nothing answers
@@ -208,7 +208,7 @@ def choose_drafter(
     name = given or settings.drafter
     if name is not None:
         return _resolve(name, home, settings)
-    toy = target is not None and target.resolve().is_relative_to(BUNDLED_MODELS.resolve())
+    toy = target is not None and real(target).is_relative_to(real(BUNDLED_MODELS))
     wanted = TOY_DRAFTER if toy and target is not None and target.name != DEFAULT.file else BUNDLED_DRAFTER
     found = {m.name: m.path for m in find_models([BUNDLED_MODELS])}
     return found.get(wanted, found.get(TOY_DRAFTER))
@@ -224,7 +224,7 @@ def need_drafter(given: str | None, home: DataHome, target: Path | None = None) 
 
 def same_file(one: Path | None, other: Path | None) -> bool:
     """Whether both lead to one file, whichever way it was spelled."""
-    return one is not None and other is not None and one.resolve() == other.resolve()
+    return one is not None and other is not None and real(one) == real(other)
 
 
 def existing_path(name: str) -> Path | None:

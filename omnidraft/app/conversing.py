@@ -77,6 +77,8 @@ def ask(
     message without files waits for its turn where another answer is being written, or others wait
     longer, and is taken back while its model is loaded (None).
     """
+    if session.damaged:  # nothing that is said could be kept
+        raise StorageError(session.damaged)
     store = (
         partial(session.store.append, chat, "user") if instead_of is None else partial(session.store.edit, instead_of)
     )

@@ -37,6 +37,7 @@ from omnidraft.learning.adapters.serving import (
 from omnidraft.learning.material.record import Pairing
 from omnidraft.processes.progress import settle, watched
 from omnidraft.settings.config import CacheSettings, ModelSettings, named_file
+from omnidraft.storage.database import derived
 from omnidraft.storage.paths import ProfilePaths
 from omnidraft.storage.trial import TRIALS
 from omnidraft.vocab import PairMap, Translator, Vocabulary
@@ -106,6 +107,7 @@ class LoadedPair:
         self._opened_with: tuple[Path, ModelSettings] | None = None  # the drafter's file and settings
         self._opened: Opened | None = None  # the target
         self._kept = KeptReads()
+        self._told: list[str] = []  # about files that were begun anew
 
     @property
     def target(self) -> LanguageModel | None:
@@ -191,7 +193,8 @@ class LoadedPair:
         self._kept.put_back(source, engine.target)
         note = engine.target.template.note
         learned = self.choice.notices if self.choice is not None else ()
-        return [*opened.notices, *([note] if note else []), *learned]
+        told, self._told = self._told, []
+        return [*opened.notices, *([note] if note else []), *learned, *told]
 
     def _pair(self, engine: Engine, asked: LoadRequest) -> None:
         """Give `engine` its drafter. What was loaded before goes only when nothing can fail any more."""
@@ -234,7 +237,10 @@ class LoadedPair:
             return None
         if self.cache is not None:
             self.cache.commit()  # it may be the same table
-        return NgramCache.open(None if self._ephemeral else self._profile.ngrams, pair, settings)
+        path = None if self._ephemeral else self._profile.ngrams
+        cache, told = derived(self._profile.ngrams, lambda: NgramCache.open(path, pair, settings))
+        self._told += told
+        return cache
 
     def prepare(self) -> Replacement | None:
         """What the store says now, made ready while the present drafter goes on; None if that drafts already."""

@@ -20,6 +20,7 @@ from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.errors import ModelError
 from omnidraft.format import short, size
 from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.files import real
 from omnidraft.storage.paths import BUNDLED_MODELS
 
 
@@ -44,7 +45,7 @@ def _named(assistant: Assistant) -> list[Path]:
 
 def is_private(assistant: Assistant, path: Path) -> bool:
     """Whether something lies inside the folder of a profile, this one or another."""
-    return path.resolve().is_relative_to(assistant.home.profiles.resolve())
+    return real(path).is_relative_to(real(assistant.home.profiles))
 
 
 def targets(assistant: Assistant) -> list[ModelInfo]:
@@ -58,11 +59,11 @@ def real_first(models: Sequence[ModelInfo]) -> list[ModelInfo]:
 
 
 def is_bundled_drafter(model: ModelInfo) -> bool:
-    return model.name in (BUNDLED_DRAFTER, TOY_DRAFTER) and model.path.parent.resolve() == BUNDLED_MODELS.resolve()
+    return model.name in (BUNDLED_DRAFTER, TOY_DRAFTER) and real(model.path.parent) == real(BUNDLED_MODELS)
 
 
 def is_bundled(path: Path) -> bool:
-    return path.resolve().is_relative_to(BUNDLED_MODELS.resolve())
+    return real(path).is_relative_to(real(BUNDLED_MODELS))
 
 
 def projector_of(model: ModelInfo, projectors: Sequence[str] = ()) -> Path | None:

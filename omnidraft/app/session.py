@@ -25,13 +25,15 @@ from omnidraft.app.speeds import PlainRounds
 from omnidraft.app.tools.toolbox import Toolbox
 from omnidraft.app.waiting import Place, RequestQueue, StillAnswering
 from omnidraft.backends.gguf.file import usable_info
-from omnidraft.chats import ChatStore, Message
+from omnidraft.chats import Message
+from omnidraft.chats.recovery import open_chats
 from omnidraft.chats.store import LastDeleted
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.drift_lab import DriftLab
 from omnidraft.processes.progress import Newest, Progress, watched
 from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, changed
 from omnidraft.settings.file import reset_settings, save_settings
+from omnidraft.storage.files import real
 from omnidraft.storage.paths import DataHome
 from omnidraft.vocab.ngram_cache import NgramCache
 
@@ -41,10 +43,10 @@ log = logging.getLogger("omnidraft.ui")
 class Session:
     """One profile at work. Methods may be called from any thread.
 
-    store: its conversations; deleted: those deleted last, for an
-    undo; shown: the one its pages show; queue: who waits for a turn, clients and questions of its pages; loading: how
-    far the model that is being loaded has come; choices: of models, the last one perhaps still under way; drift: its
-    drift runs; tools: what its models may ask to be called.
+    store: its conversations; damaged: what there is to say about those that cannot be read; deleted: those deleted
+    last, for an undo; shown: the one its pages show; queue: who waits for a turn, clients and questions of its pages;
+    loading: how far the model that is being loaded has come; choices: of models, the last one perhaps still under
+    way; drift: its drift runs; tools: what its models may ask to be called.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class Session:
         self.job: AnswerJob | None = None
         self.embedding: EmbeddingJob | None = None
         self.race: RaceJob | None = None  # the one under way, or the last one
-        self.store = ChatStore(self.assistant.profile.chats)
+        self.store, self.damaged = open_chats(self.assistant.profile.chats)
         self.deleted = LastDeleted(self.store)
         self.shown = ShownChats(self.store)
         self.queue = RequestQueue()
@@ -64,6 +66,7 @@ class Session:
         self.drift = DriftLab(home, self.assistant.profile)
         self.tools = Toolbox(home.servers(profile))
         self.loading: Progress | None = None
+        self.ending = False  # the program ends: nothing is loaded any more
         self.named_targets: dict[str, Path] = {}  # of conversations: to look through all folders takes a moment
         # chat, None for whichever comes next -> what the next answer should say about a change of models
         self.switched: dict[str | None, str] = {}
@@ -139,6 +142,8 @@ class Session:
             self._must_be_idle()
             self.loading = progress or Progress(target)
             try:
+                if self.ending:
+                    self.loading.call_off()
                 with watched(self.loading):
                     notices = self._load(target, self._drafter_for(target))
             finally:
@@ -179,7 +184,7 @@ class Session:
         return self.assistant.load(target, drafter, self.model_settings)
 
     def _drafter_for(self, target: Path) -> Path | None:
-        picked = self._picked.get(target.resolve()) if self.picks_drafter else None
+        picked = self._picked.get(real(target)) if self.picks_drafter else None
         return picked or choose_drafter(self._wanted[1], self.assistant.home, self.settings, target)
 
     @property
@@ -195,7 +200,7 @@ class Session:
             if not self.picks_drafter or self.loaded is None:
                 return False
             self._load(self.loaded, drafter)
-            self._picked[self.loaded.resolve()] = drafter
+            self._picked[real(self.loaded)] = drafter
             return True
 
     def unload(self) -> None:
@@ -356,7 +361,14 @@ class Session:
         engine = self.assistant.engine
         return engine.why_plain(draft or self.settings.draft) if engine is not None else None
 
+    def end(self) -> None:
+        """What takes long comes to its end soon, and nothing more is loaded: the program is about to close this."""
+        self.ending = True
+        if (loading := self.loading) is not None:
+            loading.call_off()
+
     def close(self) -> None:
+        self.end()
         self.queue.take_back()
         for job in (self.job, self.embedding):
             if job is not None:

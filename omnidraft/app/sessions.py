@@ -66,8 +66,14 @@ class Sessions:
                 except OmniDraftError as error:
                     log.warning("while %s was idle: %s", session.profile, error)
 
-    def close(self) -> None:
+    def end(self) -> None:
+        """The program is about to close them: nobody waits for a model that is being loaded."""
         self._closing.set()
+        for session in list(self._open.values()):
+            session.end()
+
+    def close(self) -> None:
+        self.end()
         self.downloads.close()
         with self._lock:
             for session in self._open.values():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import platform
 import threading
@@ -15,6 +16,7 @@ from math import sqrt
 from pathlib import Path
 from statistics import fmean, median, stdev
 from time import monotonic, sleep
+from typing import Any
 
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.kernels import library
@@ -24,7 +26,7 @@ from omnidraft.decoding.depth import PairStats
 from omnidraft.decoding.events import Round
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.settings.config import ModelSettings
-from omnidraft.storage.files import read_json, write_atomically
+from omnidraft.storage.files import read_json, real, write_atomically
 from omnidraft.storage.scratch import FileLock
 
 # How fast an answer would have been decoded plainly, from its own plain rounds. Every answer has plain rounds
@@ -33,6 +35,7 @@ from omnidraft.storage.scratch import FileLock
 # does.
 
 
+log = logging.getLogger("omnidraft.speed")
 ENOUGH = 8  # plain rounds before their mean is worth showing
 _KEPT = 40  # of earlier answers, for one with too few of its own
 _MINUTES = 3.0  # and no older than this: other programs come and go
@@ -136,16 +139,22 @@ class SpeedStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._told = False  # what is wrong with it, once
 
     def load(self, key: str) -> PairStats | None:
         return self._known(self.all().get(key))
 
-    @staticmethod
-    def _known(entry: dict | None) -> PairStats | None:
+    def _known(self, entry: Any) -> PairStats | None:
         try:
             return PairStats.from_dict(entry) if entry is not None else None
-        except (AttributeError, KeyError, TypeError, ValueError, SettingsError):
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, SettingsError):
+            self._unusable()
             return None
+
+    def _unusable(self) -> None:
+        if not self._told:
+            log.warning("%s, or some of it, cannot be used; it is measured again.", self._path)
+        self._told = True
 
     def save(self, key: str, pair_stats: PairStats) -> None:
         """Keep it, unless its costs were measured while others had the processor: then what was kept stays."""
@@ -188,18 +197,24 @@ class SpeedStore:
         known = self._of(f"{target.stem}+{drafter.stem}:{_alone(target, settings)}:")
         return max(known, key=lambda one: one.averages.first.weight, default=None)
 
-    def _of(self, mark: str, entries: Mapping[str, dict] | None = None) -> list[PairStats]:
+    def _of(self, mark: str, entries: Mapping[str, Any] | None = None) -> list[PairStats]:
         entries = self.all() if entries is None else entries
         known = [self._known(entry) for key, entry in entries.items() if mark in key]
         return [one for one in known if one is not None]
 
-    def all(self) -> dict[str, dict]:
+    def all(self) -> dict[str, Any]:
         """Every entry by key, as stored."""
         try:
-            data = read_json(self._path.read_text())
-        except (OSError, ValueError):
+            data = read_json(self._path.read_bytes())
+        except FileNotFoundError:
             return {}
-        return data["entries"] if isinstance(data, dict) and data.get("version") == _VERSION else {}
+        except (OSError, ValueError):
+            data = None
+        entries = data.get("entries") if isinstance(data, dict) else None
+        if not isinstance(entries, dict):
+            self._unusable()
+            return {}
+        return entries if data.get("version") == _VERSION else {}
 
 
 class PairSpeed:
@@ -216,7 +231,7 @@ class PairSpeed:
     ) -> None:  # fmt: skip
         """Speak of this pair with such an adapter from now on, and fill in what is known of it; what is not stays as it
         is in `pair_stats`."""
-        mine = f"{self._profile.resolve()}/{adapter or '-'}"
+        mine = f"{real(self._profile)}/{adapter or '-'}"
         for kind in KINDS:
             self._keys[kind] = speed_key(target, drafter, model, mine, kind == "greedy")
             if (known := self._store.load(self._keys[kind])) is not None:
@@ -255,7 +270,7 @@ def _digest(parts: list[str]) -> str:
 def file_mark(path: Path) -> str:
     """Where a file lies, and what it was when it was written last."""
     status = path.stat()
-    return f"{path.resolve()}:{status.st_size}:{status.st_mtime_ns}"
+    return f"{real(path)}:{status.st_size}:{status.st_mtime_ns}"
 
 
 def read_bytes(model: ModelInfo) -> int:

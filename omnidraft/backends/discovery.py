@@ -13,10 +13,11 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from omnidraft.backends.gguf.file import ModelInfo, read_info, split_number
+from omnidraft.backends.gguf.file import ModelInfo, followed, read_info, split_number
 from omnidraft.backends.hf.folder import is_model_folder, read_folder
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import named_file
+from omnidraft.storage.files import real
 
 # Models that other programs keep on this machine, each in its own layout: Hugging Face, LM Studio, Ollama. Nothing is
 # looked at unless a caller names the program. Files are read where they lie and never changed. Knows the layouts of
@@ -111,12 +112,12 @@ def find_models(
     found: dict[Path, tuple[Path, str | None]] = {}
     for folder in folders:
         for path in _model_paths(Path(folder)):
-            found[_real(path)] = (path, None)
+            found[real(path)] = (followed(path), None)
     for program in programs:
         for path, name in _paths_of(program):
-            found.setdefault(_real(path), (path, name))
+            found.setdefault(real(path), (followed(path), name))
     for path in named:
-        found.setdefault(_real(path), (path, None))
+        found.setdefault(real(path), (followed(path), None))
     models = [_named(path, name) for path, name in found.values() if split_number(path) in (None, 1)]
     return sorted(models, key=lambda info: (info.name.lower(), str(info.path)))
 
@@ -144,10 +145,6 @@ def _model_paths(folder: Path) -> Iterable[Path]:
         for name in sorted(files):
             if name.lower().endswith(".gguf") and not name.startswith("."):
                 yield Path(root, name)
-
-
-def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))  # Path.resolve raises where links run in a circle
 
 
 def _named(path: Path, name: str | None) -> ModelInfo:

@@ -117,7 +117,7 @@ _STORED: dict[str, Callable[[Any], Any]] = {
     "tools": lambda tools: _json(tools and list(tools)),
     "meta": _json,
 }
-_READ: dict[str, Callable[[Any], Any]] = {
+READ: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("named", "speculation", "pinned", "archived", "active"), bool),
     "sampling": _sampling,
     "tools": lambda text: text and tuple(json.loads(text)),
@@ -138,7 +138,7 @@ def messages(db: Database, rest: str, values: Any = (), before: str = "") -> lis
 def _selected(kind: type[R], db: Database, rest: str, values: Any, before: str = "") -> list[R]:
     names = [field.name for field in fields(kind)]
     rows = db.all(f"{before} SELECT {', '.join(names)} FROM {rest}", values)
-    given = [{name: _READ[name](value) if name in _READ else value for name, value in zip(names, row, strict=True)}
+    given = [{name: READ[name](value) if name in READ else value for name, value in zip(names, row, strict=True)}
              for row in rows]  # fmt: skip
     return [kind(**one) for one in given]
 

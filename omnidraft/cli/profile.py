@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from omnidraft.chats.recovery import recover
 from omnidraft.cli.report import add_action
 from omnidraft.errors import SettingsError
 from omnidraft.format import size
-from omnidraft.profiles.folders import describe_profile, existing, list_profiles, profile_size
+from omnidraft.profiles.folders import describe_profile, existing, list_profiles, profile_size, refuse_in_use
 from omnidraft.profiles.forget import Source, find_source, forget_chat, forget_everything, list_sources
 from omnidraft.storage.paths import DEFAULT_PROFILE, DataHome, find_data_home
 
@@ -28,6 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="list what can be forgotten instead: conversations and chats on the terminal",
     )
+    sub = _action(actions, "recover", "read what can be read of damaged conversations into a new file", _recover)
+    sub.add_argument("name", nargs="?", default=DEFAULT_PROFILE)
     sub = _action(actions, "forget", "remove conversations and everything learned from them", _forget)
     sub.add_argument("name", nargs="?", default=DEFAULT_PROFILE)
     what = sub.add_mutually_exclusive_group(required=True)
@@ -69,6 +72,12 @@ def _show(args: argparse.Namespace, home: DataHome) -> int:
         words = f"{part.name:9} {size(part.bytes):>10}  {part.what}\n{'':22}{part.path}"
         print(json.dumps(about) if args.json else words)
     return 0
+
+
+def _recover(args: argparse.Namespace, home: DataHome) -> int:
+    profile = existing(home, args.name)
+    refuse_in_use(profile)
+    return _say(args, told := recover(profile.chats), name=profile.name, told=told)
 
 
 def _forget(args: argparse.Namespace, home: DataHome) -> int:

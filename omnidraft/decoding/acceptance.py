@@ -65,8 +65,10 @@ class AcceptanceHead:
         """ValueError, KeyError or TypeError for what `as_dict` did not write."""
         head, shape = cls(), (6 + len(KINDS),)
         head.weights, head._squares = (np.asarray(data[name], np.float64) for name in ("weights", "squares"))
-        if not all(a.shape == shape and np.isfinite(a).all() for a in (head.weights, head._squares)):
+        if not all(a.shape == shape and (abs(a) < _LARGE).all() for a in (head.weights, head._squares)):
             raise ValueError("the acceptance head has another shape")
+        if (head._squares < 0).any():
+            raise ValueError("squares below zero")
         return head
 
 
@@ -124,10 +126,17 @@ class Averages:
     def from_dict(cls, data: Mapping) -> Averages:
         if len(data["copies"]) != 3 * len(COPY_PRIORS):
             raise ValueError("averages of copies by another division")
-        named = {name: Average(float(v), float(w)) for name in _NAMED for v, w in [data[name]]}
-        return cls(**named, copies=[Average(float(v), float(w)) for v, w in data["copies"]])
+        named = {name: _average(*data[name]) for name in _NAMED}
+        return cls(**named, copies=[_average(*pair) for pair in data["copies"]])
 
 
+def _average(value: float, weight: float) -> Average:
+    if not (abs(float(value)) < _LARGE and 0 <= float(weight) < _LARGE):  # false for NaN, too
+        raise ValueError("an average of nothing")
+    return Average(float(value), float(weight))
+
+
+_LARGE = 1e9
 _NAMED = ("first", "later", "per_piece", "look")
 
 

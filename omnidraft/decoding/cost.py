@@ -213,6 +213,12 @@ class CostModel:
     def from_dict(cls, data: Mapping) -> CostModel:
         """SettingsError or KeyError/ValueError/TypeError/AttributeError for what `as_dict` did not write."""
         tables = {int(t): {int(n): float(s) for n, s in table.items()} for t, table in data["passes"].items()}
+        seconds = [s for table in tables.values() for s in table.values()]
+        widths = [n for table in tables.values() for n in table]
+        if not all(tables.values()) or min(widths) < 1 or min(tables) < 0 or not all(0 < s < _LONG for s in seconds):
+            raise ValueError("passes that take no time, or for ever")
+        if not (0 <= float(data["step"]) < _LONG and 0 <= float(data["fixed"]) < _LONG):
+            raise ValueError("steps that take no time, or for ever")
         found = cls(tables[0], float(data["step"]), float(data["fixed"]))
         found._by_threads = {threads: PassTimes(table) for threads, table in tables.items()}
         found.keep()
@@ -223,6 +229,7 @@ class CostModel:
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 7, 9, 12)
 # Of each, how many times at least, and at most while fewer than two agree: a median of three survives one interruption.
 _REPEATS, _TRIES = 3, 6
+_LONG = 1e6  # seconds; false for NaN, too
 _AGREE = 1.2  # ratio of two times that say the same: processors change their clock by as much
 
 

@@ -78,8 +78,9 @@ class _Answer:
         self.speculation = given.speculation
         self._written = given.written
         may_not_end = request.continued is not None and request.continued.ended
-        self._barred = sorted(self.target.vocabulary.eog) if may_not_end else []
-        self.text = TextStream((*self.sampling.stop, *given.stop), given.prefix)
+        begun = request.continued.text if request.continued is not None else ""
+        self.text = TextStream((*self.sampling.stop, *given.stop), given.prefix, begun)
+        self._barred = self._ends_at_once(given.stop, begun) if may_not_end else []
         self.statistics = Statistics(prompt_tokens=len(self.committed))
         self._finished: FinishReason | None = None
         self._widest = getattr(self.target, "widest", self.target.n_ctx)
@@ -89,6 +90,13 @@ class _Answer:
         self._recent, before = looked_at(self.committed, given.written)
         self._sampler = _sampler(request, given, before)
         self._picker = self._pick()
+
+    def _ends_at_once(self, stop: Sequence[str], begun: str) -> list[int]:
+        """The tokens with which an answer that ended would end again: those of the vocabulary, and what begins a text
+        that ends answers of this model (a line of the next role)."""
+        vocabulary, text = self.target.vocabulary, TextStream(stop, behind=begun)
+        pieces = ((id, data.decode("utf-8", "replace")) for id, data in enumerate(vocabulary.pieces if stop else ()))
+        return sorted({*vocabulary.eog, *(id for id, piece in pieces if piece and text.would_begin(piece))})
 
     def _pick(self) -> Picker:
         s = self.speculation

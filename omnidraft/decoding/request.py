@@ -82,15 +82,17 @@ class DecodeInput:
 class TextStream:
     """Feed token bytes, get showable text, but for a `prefix` it may begin with.
 
-    `stopped` is true once a stop string was met (it is never shown).
+    `stopped` is true once a stop string was met (it is never shown). behind: the text that was there before, in which
+    one may begin.
     """
 
-    def __init__(self, stop: Sequence[str] = (), prefix: str = "") -> None:
+    def __init__(self, stop: Sequence[str] = (), prefix: str = "", behind: str = "") -> None:
         self._prefix = prefix
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._stop = [s for s in stop if s]
         self._beginnings = {s[0] for s in self._stop}
         self._held = ""
+        self._before = self._unsettled(behind)  # of what was there, for as long as nothing but a beginning came
         self.stopped = False
 
     def feed(self, data: bytes) -> str:
@@ -111,17 +113,30 @@ class TextStream:
     def _release(self, text: str) -> str:
         if self.stopped:
             return ""
-        text = self._held + text
+        text, there = self._before + self._held + text, len(self._before)
         if self._beginnings.isdisjoint(text):  # as nearly always
             self._held = ""
             return text
         cut = min((at for s in self._stop if (at := text.find(s)) >= 0), default=-1)
         if cut >= 0:
             self.stopped, self._held = True, ""
-            return text[:cut]
+            return text[there:cut]
+        kept = len(text) - len(self._unsettled(text))
+        if kept < there:  # still nothing but the beginning of one
+            self._held = text[there:]
+            return ""
+        self._before, self._held = "", text[kept:]
+        return text[there:kept]
+
+    def _unsettled(self, text: str) -> str:
+        """The end of a text that begins a stop string."""
         keep = max((self._overlap(text, s) for s in self._stop), default=0)
-        self._held = text[len(text) - keep :]
-        return text[: len(text) - keep]
+        return text[len(text) - keep :]
+
+    def would_begin(self, text: str) -> bool:
+        """Whether a stop string would begin or end with this as the next text."""
+        whole = self._before + text
+        return bool(self._unsettled(whole)) or any(s in whole for s in self._stop)
 
     @staticmethod
     def _overlap(text: str, stop: str) -> int:

@@ -18,10 +18,11 @@ from __future__ import annotations
 import json
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from omnidraft.processes.threads import physical_cores
 from omnidraft.settings.config import LearningSettings
@@ -88,6 +89,8 @@ class Update:
     def of(cls, values: dict[str, Any]) -> Update:
         """What this or another version of the program wrote. ValueError or TypeError for anything else."""
         known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
+        if not all(_KINDS[name](value) for name, value in known.items() if name in _KINDS):
+            raise ValueError("an update has facts of other types")
         state, losses = State(values.get("state", State.IDLE)), tuple(values.get("losses", ()))
         return cls(**{**known, "state": state, "losses": losses})
 
@@ -124,6 +127,33 @@ class Update:
         if self.state is State.PUBLISHING:
             return "Writing what was trained as a version."
         return f"Training on {self.answers_new} new and {self.answers_replayed} earlier answers."
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and abs(value) < 1 << 53
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and abs(value) < 1 << 53  # false for NaN, too
+
+
+def _is_estimate(value: Any) -> bool:
+    """Numbers by name, by name."""
+    parts = value.values() if isinstance(value, dict) else [None]
+    return all(isinstance(part, dict) and all(map(_is_number, part.values())) for part in parts)
+
+
+_COUNTS = ("number", "step", "steps", "tokens", "answers_new", "answers_replayed", "through")
+_NUMBERS = ("started", "seconds", "cpu_seconds", "peak_mb")
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(_COUNTS, _is_count), **dict.fromkeys(_NUMBERS, _is_number),
+    **dict.fromkeys(("drafter", "target", "vocabulary", "reason"), lambda value: isinstance(value, str)),
+    **dict.fromkeys(("before", "after"), _is_estimate),
+    "outcome": lambda value: value in get_args(Outcome),
+    "version": lambda value: value is None or isinstance(value, str),
+    "ended": lambda value: value is None or _is_number(value),
+    "losses": lambda value: isinstance(value, list | tuple) and all(map(_is_number, value)),
+}  # fmt: skip
 
 
 MOST_NEW = 64  # new answers of one update; a backlog is worked off oldest first

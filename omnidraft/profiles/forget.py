@@ -203,6 +203,8 @@ def forget_from(paths: ProfilePaths, store: ChatStore, chat: str) -> Forgotten:
 def _forget_learned(paths: ProfilePaths, chat: str, written: Collection[int] | None) -> Forgotten:
     """Forget what was learned from a conversation. written: its target ids, see `_forget_ngrams`."""
     erase_backups(paths)
+    for damaged in paths.root.glob(f"{paths.ngrams.name}.damaged-*"):  # set aside, as nobody could read it
+        erase(damaged)
     answers = 0
     if paths.replay.is_file():
         with ReplayStore(paths.replay) as replay:

@@ -6,17 +6,21 @@ named and only ever appended: each runs once per file, in order, in its own tran
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from omnidraft.errors import StorageError
+from omnidraft.errors import Damaged, StorageError
+from omnidraft.storage.files import move_aside
 from omnidraft.storage.vault import vault_of
+
+log = logging.getLogger("omnidraft.storage")
 
 # Connections to SQLite files: through SQLCipher where the file's data home is encrypted, else Python's own. SQLCipher
 # encrypts every page, the log beside the file included, and is otherwise the same; only its exceptions are other
@@ -208,7 +212,23 @@ def display_errors(path: Path) -> Iterator[None]:
     except OperationalError as error:
         raise StorageError(f"{path} cannot be used: {error}.") from error
     except DatabaseError as error:
-        raise StorageError(f"{path} is damaged or not one of OmniDraft's files ({error}).") from error
+        raise Damaged(f"{path} is damaged or not one of OmniDraft's files ({error}).") from error
+
+
+T = TypeVar("T")
+
+
+def derived(path: Path, make: Callable[[], T]) -> tuple[T, list[str]]:
+    """What `make` opens of a file whose content can be made anew, and a sentence if it was damaged: then it begins
+    empty, and the old one stays beside it under another name."""
+    try:
+        return make(), []
+    except Damaged as error:
+        if (aside := move_aside(path)) is None:
+            raise
+        told = f"{path.name} could not be read, so it is begun anew; the old one is kept as {aside.name}."
+        log.warning("%s (%s)", told, error)
+        return make(), [told]
 
 
 def erase_deleted(connection: sqlite3.Connection) -> bool:
@@ -228,7 +248,7 @@ def _check_owner(connection: sqlite3.Connection, path: Path, application_id: int
     (objects,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     connection.execute("COMMIT")
     if objects and found != application_id:
-        raise StorageError(f"{path} is a database that OmniDraft did not write; it was left alone.")
+        raise Damaged(f"{path} is a database that OmniDraft did not write; it was left alone.")
 
 
 def _prepare(connection: sqlite3.Connection) -> None:

@@ -108,6 +108,11 @@ def remove(path: Path) -> None:
     shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
+def real(path: Path) -> Path:
+    """Where a path leads; one that runs in a circle of links is told as it is (`Path.resolve` raises there)."""
+    return Path(os.path.realpath(path))
+
+
 def keep_private() -> None:
     """What this process and its children make from now on is its owner's alone: files 0600, folders 0700."""
     os.umask(0o077)
@@ -131,8 +136,12 @@ def is_mine(path: Path) -> bool:
     return status.st_uid in (os.getuid(), 0) and not status.st_mode & 0o022
 
 
+LOG_SUFFIXES = ("-wal", "-shm", "-journal")  # what SQLite keeps beside an open database
+
+
 def move_aside(path: Path) -> Path | None:
-    """Rename `path` to the first free `<name>.damaged-N` and return that; None if there is no such file."""
+    """Rename `path`, and what SQLite keeps beside it, to the first free `<name>.damaged-N` and return that; None if
+    there is no such file."""
     if not os.path.lexists(path):
         return None
     number = 1
@@ -140,6 +149,9 @@ def move_aside(path: Path) -> Path | None:
         number += 1
     try:
         os.rename(path, aside)
+        for suffix in LOG_SUFFIXES:
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(path.with_name(path.name + suffix), aside.with_name(aside.name + suffix))
         sync_folder(path.parent)
     except OSError as error:
         raise StorageError(f"{path} cannot be moved aside: {reason(error)}.") from error

@@ -15,7 +15,7 @@ from pathlib import Path
 from platformdirs import user_data_dir
 
 from omnidraft.errors import SettingsError, StorageError
-from omnidraft.storage.files import reason
+from omnidraft.storage.files import LOG_SUFFIXES, reason
 from omnidraft.storage.vault import PROFILES, held, vault_of
 
 VARIABLE = "OMNIDRAFT_HOME"
@@ -29,7 +29,6 @@ MAX_NAME = 64
 MAX_NAME_BYTES = 200  # file systems stop at 255, and temporary names add to it
 # Names that Windows keeps for devices, whatever follows the first dot: a portable folder may be carried there.
 DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))})
-LOG_SUFFIXES = ("-wal", "-shm", "-journal")  # what SQLite keeps beside an open database
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import re
 import threading
@@ -30,6 +31,7 @@ _CHILD = "omnidraft.backends.llama.trial_child"
 _SECONDS, _BYTES_PER_SECOND = 120.0, 20 << 20  # of work for a small file, and how slowly a large one may be read
 _MEMORY = 4 << 30  # beside three times the file
 _KEPT = 1000
+log = logging.getLogger("omnidraft.storage")
 _SAMPLES, _SAMPLE = 32, 1 << 16
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 
@@ -110,8 +112,13 @@ class Trials:
         return str(outcome.answer)
 
     def _read(self) -> dict[str, str]:
-        found = read_object(self._folder / "trials.json") if self._folder is not None else {}
-        return {key: value for key, value in found.items() if isinstance(value, str)}
+        if self._folder is None or not (file := self._folder / "trials.json").is_file():
+            return {}
+        found = read_object(file)
+        kept = {key: value for key, value in found.items() if isinstance(value, str)}
+        if not found or len(kept) < len(found):
+            log.warning("%s, or some of it, cannot be used; files are tried again.", file)
+        return kept
 
     def _keep(self, key: str, verdict: str) -> None:
         self._verdicts[key] = verdict

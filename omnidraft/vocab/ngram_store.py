@@ -13,7 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from omnidraft.errors import StorageError
+from omnidraft.errors import Damaged, StorageError
 from omnidraft.storage import database
 from omnidraft.storage.dict_table import DictTable
 
@@ -97,8 +97,8 @@ def _refuse_foreign(connection: sqlite3.Connection, table: str, path: Path) -> N
     if "value" not in columns:
         return
     if connection.execute(f"SELECT 1 FROM \"{quoted}\" WHERE typeof(value) <> 'text' LIMIT 1").fetchone():
-        raise StorageError(
-            f"{path} holds binary values, which could be pickled code, and is not opened; move it away to start afresh."
+        raise Damaged(
+            f"{path} holds binary values, which could be pickled code, and is not opened."
         )
 
 
@@ -108,9 +108,9 @@ def _parse(rows: list[tuple[str, str]], meta: str, path: Path) -> tuple[list[Row
         values = json.loads("[" + ",".join(value for _, value in rows) + "]")
         about = json.loads(meta)
     except (ValueError, TypeError, RecursionError):
-        raise StorageError(f"{path} is not a readable n-gram cache; move it away to start afresh.") from None
+        raise Damaged(f"{path} is not a readable n-gram cache.") from None
     if len(keys) != len(values) or not isinstance(about, dict) or about.get("format", FORMAT) != FORMAT:
-        raise StorageError(f"{path} was not written by this version of the n-gram cache.")
+        raise Damaged(f"{path} was not written by this version of the n-gram cache.")
     return list(zip(keys, values, strict=True)), about
 
 
@@ -124,4 +124,7 @@ def _explained(path: Path):
     try:
         yield
     except _FAILURES as error:
-        raise StorageError(f"The n-gram cache {path} cannot be used: {error}.") from error
+        unreadable = isinstance(error, database.DatabaseError) and not isinstance(
+            error, (*database.OperationalError, *database.MISTAKES)
+        )
+        raise (Damaged if unreadable else StorageError)(f"The n-gram cache {path} cannot be used: {error}.") from error

@@ -11,7 +11,6 @@ tell, is made anew.
 from __future__ import annotations
 
 import logging
-import zipfile
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +18,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+from omnidraft.errors import StorageError
+from omnidraft.storage.files import read_arrays
 from omnidraft.storage.scratch import replacing
 from omnidraft.vocab.vocabulary import Vocabulary
 
@@ -52,6 +53,9 @@ class PairMap:
         # Vocabularies that differ only in padding share a file, so it covers the ordinary ids, not every logit row.
         drafter_ids, target_ids = _last_ordinary(drafter) + 1, _last_ordinary(target) + 1
         arrays = _load(path) if path else None
+        if arrays is not None and not _fit(arrays, drafter, target, drafter_ids, target_ids):
+            _log.warning("%s is no map of these vocabularies and is computed anew.", path)
+            arrays = None
         if arrays is None:
             arrays = _compute(drafter, target, drafter_ids, target_ids)
             if path:
@@ -133,11 +137,28 @@ def _save(path: Path, direct: np.ndarray, flat: np.ndarray, offsets: np.ndarray)
 
 def _load(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """(direct, flat, offsets); None if the file does not hold them."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return (file["direct"], file["flat"], file["offsets"]) if int(file["format"]) == _FORMAT else None
-    except (OSError, ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile):
+    if not path.is_file():
         return None
+    try:
+        data = read_arrays(path)
+        return (data["direct"], data["flat"], data["offsets"]) if int(data["format"]) == _FORMAT else None
+    except (StorageError, ValueError, KeyError, TypeError) as error:
+        _log.warning("The vocabulary map %s is computed anew: %s.", path, str(error).rstrip("."))
+        return None
+
+
+def _fit(
+    arrays: Sequence[np.ndarray], drafter: Vocabulary, target: Vocabulary, drafter_ids: int, target_ids: int
+) -> bool:
+    """Whether arrays can be a map of these vocabularies."""
+    direct, flat, offsets = arrays
+    if not all(a.ndim == 1 and a.dtype.kind == "i" for a in arrays):
+        return False
+    if len(direct) != drafter_ids or len(offsets) != target_ids + 1 or (np.diff(offsets) < 0).any():
+        return False
+    within = lambda ids, least, size: not len(ids) or (ids.min() >= least and ids.max() < size)  # noqa: E731
+    ends = offsets[0] == 0 and offsets[-1] == len(flat)
+    return bool(ends and within(direct, -1, target.size) and within(flat, 0, drafter.size))
 
 
 # Turns drafted pieces into proposals for the target, and target tokens back into pieces: pure translation over a pair

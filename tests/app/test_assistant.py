@@ -85,13 +85,10 @@ def damaged(tmp_path, files):
     return cut
 
 
-@pytest.mark.parametrize("what", ["target", "drafter", "adapter", "cache"])
+@pytest.mark.parametrize("what", ["target", "drafter", "adapter"])
 def test_what_is_loaded_goes_on_answering_when_its_replacement_cannot_be_loaded(assistant, files, tmp_path, what):
     before = ids_of(ask(assistant))
     bad = damaged(tmp_path, files)
-    if what == "cache":
-        assistant.loaded._profile = assistant.home.profile("other")
-        assistant.loaded._profile.ngrams.write_bytes(b"this is no database" * 100)
     with pytest.raises((ModelError, StorageError)):
         assistant.load(
             bad if what == "target" else files[0].with_name("tiny-target-b-f16.gguf"),

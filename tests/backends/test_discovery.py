@@ -9,7 +9,11 @@ import gguf
 import numpy as np
 import pytest
 
+from omnidraft.app import models_list
+from omnidraft.app.assistant import Assistant
 from omnidraft.backends.discovery import find_models
+from omnidraft.backends.gguf.file import read_info
+from omnidraft.storage.paths import find_data_home
 
 
 def test_the_bundled_models_are_found(models: Path):
@@ -105,3 +109,40 @@ def test_what_is_no_file_is_listed_as_that_and_waits_for_nobody(write_gguf, tmp_
     write_gguf("good.gguf", "llama", {}, {"w": np.zeros((1, 32), np.float32)})
     found = listed_in_time(tmp_path)
     assert found == {"pipe.gguf": "damaged", "loop.gguf": "damaged", "pool.gguf": "damaged", "good.gguf": "model"}
+
+
+def test_a_link_that_runs_in_a_circle_is_listed_with_its_reason(write_gguf, tmp_path: Path):
+    write_gguf("good.gguf", "llama", {}, {"w": np.zeros((1, 32), np.float32)})
+    (tmp_path / "round.gguf").symlink_to(tmp_path / "again.gguf")
+    (tmp_path / "again.gguf").symlink_to(tmp_path / "round.gguf")
+    (tmp_path / "gone.gguf").symlink_to(tmp_path / "nothing.gguf")
+    (tmp_path / "folder").symlink_to(tmp_path / "folder")
+    found = {info.path.name: info for info in find_models([tmp_path, tmp_path / "folder"])}
+    assert found.keys() == {"good.gguf", "round.gguf", "again.gguf", "gone.gguf"}
+    assert all(found[name].error for name in ("round.gguf", "again.gguf", "gone.gguf"))
+    home = find_data_home(tmp_path / "home")
+    for name in ("round.gguf", "again.gguf"):
+        (home.models / name).symlink_to(home.models / ("again.gguf" if name == "round.gguf" else "round.gguf"))
+    assistant = Assistant(home, ephemeral=True)
+    assert "tiny-target-a-f16" in models_list.identifiers(models_list.targets(assistant))
+    assert not any(models_list.is_private(assistant, info.path) for info in models_list.scan(assistant))
+    assistant.close()
+
+
+@pytest.mark.parametrize("name", ["big-00001-of-00003.gguf", "mine.gguf"])
+def test_a_link_to_the_first_part_of_a_split_model_is_that_model(write_gguf, tmp_path: Path, name: str):
+    keys, tensor = {"split.count": 3, "split.tensors.count": 3}, np.zeros((1, 32), np.float32)
+    parts = [
+        write_gguf(f"real/big-0000{n + 1}-of-00003.gguf", "llama", {**keys, "split.no": n}, {f"w{n}": tensor})
+        for n in range(3)
+    ]
+    (tmp_path / "models").mkdir()
+    link = tmp_path / "models" / name
+    link.symlink_to(parts[0])
+    (tmp_path / "models" / "second.gguf").symlink_to(parts[1])
+    (info,) = find_models([tmp_path / "models"])
+    assert info.path == parts[0]
+    assert not info.error
+    assert len(info.parts) == 3
+    assert read_info(link).parts == info.parts
+    assert len(find_models([tmp_path / "models", tmp_path / "real"])) == 1

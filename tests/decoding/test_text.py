@@ -50,3 +50,23 @@ def test_shown_text_is_the_text_before_the_first_stop_string(text, stops):
     first = min((end for end, _ in ends), default=None)
     expected = text if first is None else text[: min(start for end, start in ends if end == first)]
     assert shown == expected
+
+
+@given(
+    st.text("ab", max_size=20), st.text("ab", max_size=20), st.lists(st.text("ab", min_size=1, max_size=4), max_size=3)
+)
+def test_a_stop_string_may_begin_in_what_was_there(before, text, stops):
+    """A text that is gone on with stops where it would have stopped in one go."""
+    stops = [s for s in stops if s not in before]
+    whole = TextStream(stops)
+    expected = "".join(whole.feed(c.encode()) for c in before + text) + whole.finish()
+    stream = TextStream(stops, behind=before)
+    shown = "".join(stream.feed(c.encode()) for c in text) + stream.finish()
+    assert stream.stopped == whole.stopped
+    assert shown == expected[len(before) :]
+
+
+def test_what_would_begin_a_stop_string_is_known():
+    stream = TextStream(["\nUser:"], behind="Paris.\n")
+    assert all(map(stream.would_begin, ("User", "Us", "User: x", "\n", "x\n", "x\nUser:")))
+    assert not any(map(stream.would_begin, ("x", "user", " User", "A\nB")))

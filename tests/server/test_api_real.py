@@ -118,6 +118,25 @@ def test_a_plugin_gets_the_middle_in_llama_cpps_form(qwen, stream):
     assert '"stop": true' in parts[-1]
 
 
+@pytest.mark.parametrize("extra", [100_000, 300_000])
+def test_what_editors_send_along_is_taken_and_trimmed(qwen, extra):
+    """Files that fill the context several times over: what stands at the gap is read."""
+    files = [{"filename": f"{n}.py", "text": f"def f{n}():\n    return {n}\n" * (extra // 250)} for n in range(10)]
+    body = {"input_prefix": BEFORE, "input_suffix": BEHIND, "input_extra": files, "n_predict": 4, "temperature": 0,
+            "samplers": ["top_k", "infill"], "t_max_predict_ms": 500}  # fmt: skip
+    answer = httpx.post(f"{qwen.origin}/infill", json=body, timeout=300)
+    assert (answer.status_code, answer.json()["truncated"]) == (200, True)
+    assert answer.json()["tokens_evaluated"] > 500
+
+
+def test_what_is_too_large_is_told_in_the_form_of_the_api(server):
+    for path in ("/infill", "/v1/chat/completions"):
+        reply = httpx.post(f"{server.origin}{path}", content=b"x" * (9 << 20), timeout=60)
+        assert (reply.status_code, reply.json()["error"]["message"]) == (413, "The request is too large."), path
+    small = {"input_prefix": "x" * 100_000, "input_suffix": "y"}
+    assert "does not fill gaps" in httpx.post(f"{server.origin}/infill", json=small).json()["error"]["message"]
+
+
 def test_a_model_without_such_tokens_says_so(server):
     with pytest.raises(openai.BadRequestError, match="does not fill gaps"):
         client(server).completions.create(model=MODEL, prompt=BEFORE, suffix=BEHIND)

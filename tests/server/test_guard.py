@@ -47,6 +47,19 @@ def test_no_other_origin_reads_anything(guarded, method, origin):
     assert "access-control-allow-origin" not in answer.headers
 
 
+@pytest.mark.parametrize("origin", ["http://[bad", "http://[::1", "[", "http://]:1", "//[", "http://[v1.x]/", "\xff"])
+def test_what_is_no_origin_is_another(guarded, origin):
+    assert guarded.get("/page", headers={"Origin": origin.encode("latin-1")}).status_code == 403
+
+
+@pytest.mark.parametrize("host", ["[::1", "[::1]evil", "[::1]evil:7860", "localhost:7860:1", "[localhost", "::1", "[",
+                                  "]", "[]", "[::1]]", "127.0.0.1:x", "evil@localhost"])  # fmt: skip
+def test_what_is_no_host_is_not_served(guarded, host):
+    assert guarded.get("/page", headers={"Host": host}).status_code == 400
+    for known in ("[::1]", "[::1]:7860", "LOCALHOST", "127.0.0.1:80"):
+        assert guarded.get("/page", headers={"Host": known}).status_code == 200
+
+
 PAGE = "http://localhost:3000"
 ASKS = {"Origin": PAGE, "Access-Control-Request-Method": "POST", "Sec-Fetch-Site": "cross-site",
         "Access-Control-Request-Headers": "authorization,content-type,x-stainless-os"}  # fmt: skip

@@ -58,6 +58,20 @@ def test_answers_are_markdown_and_nothing_else(server, pages, tmp_path):
     )  # fmt: skip
 
 
+def test_an_address_ends_where_a_tag_begins(server, pages, tmp_path):
+    page = pages.open(server)
+    text = (
+        "<a href=https://a.example/x>https://a.example/x</a> and <b>https://b.example/y?q=1</b>, "
+        "[named](https://c.example/a<b) or <https://d.example/z>."
+    )
+    imported(page, tmp_path, ("user", text), ("assistant", text))
+    links = page.evaluate("[...document.querySelectorAll('#od-chat .md a')].map(a => [a.textContent, a.href])")
+    assert links
+    assert not any("%EF%B7%90" in link or "\ufdd0" in link or "<" in name for name, link in links), links
+    assert ["https://b.example/y?q=1", "https://b.example/y?q=1"] in links
+    assert "<b>https://b.example/y?q=1</b>" in page.inner_text("#od-chat")
+
+
 def test_answers_draw_lists_code_and_formulas(server, pages, tmp_path):
     page = pages.open(server)
     imported(page, tmp_path, ("user", "<b>Show</b> me"), ("assistant", SHOWN))

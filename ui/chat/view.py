@@ -85,6 +85,7 @@ class ChatView:
             session.target_path()
         except OmniDraftError as error:
             said = str(error)
+        said = session.damaged or said
         start = {
             self.target: gr.Dropdown(
                 choices=models_list.choices(models, session.settings.projectors),

@@ -10,6 +10,7 @@ from omnidraft.app.outlook import is_toy
 from omnidraft.app.session import Session
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.drift import BUNDLED, MIXED, Plan, Schedule, Segment
+from omnidraft.storage.files import real
 
 TOYS = {
     "step": "Quick, with toys: another task, math, then code",
@@ -56,7 +57,7 @@ def schedules(session: Session) -> dict[str, tuple[str, Schedule]]:
     toys = {name: (text, BUNDLED[name]) for name, text in TOYS.items()}
     models = [m for m in models_list.targets(session.assistant) if m.chat_template and not is_toy(m)]
     using = session.target_or_none()
-    models.sort(key=lambda m: (using is None or m.path.resolve() != using.resolve(), m.file_size))
+    models.sort(key=lambda m: (using is None or real(m.path) != real(using), m.file_size))
     if not models:
         return toys
     first, *rest = models

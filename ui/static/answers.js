@@ -3,7 +3,23 @@
   const LESS = "\ufdd0"; // sent in place of `<`, so that nothing in a text is ever taken for HTML
   const inside = (element) => element instanceof Element && element.closest("#od-chat .message");
 
+  const CODED = encodeURI(LESS);
+  /* An address in the text ends where a `<` stands, which its link was drawn across. */
+  const cut = (link) => {
+    const [address] = (link.getAttribute("href") ?? "").split(CODED).flatMap((part) => part.split(LESS));
+    const at = link.textContent.indexOf(LESS);
+    const rest = at < 0 ? "" : link.textContent.slice(at);
+    if (rest && /^(https?:|www\.)/i.test(link.textContent)) {
+      link.textContent = link.textContent.slice(0, at);
+      link.after(rest);
+      link.setAttribute("href", address);
+    } else link.setAttribute("href", link.getAttribute("href").replaceAll(CODED, "%3C").replaceAll(LESS, "%3C"));
+  };
   const restore = (root) => {
+    if (root.nodeType === Node.ELEMENT_NODE) {
+      const links = `a[href*="${CODED}"], a[href*="${LESS}"]`;
+      [...(root.matches(links) ? [root] : []), ...root.querySelectorAll(links)].forEach(cut);
+    }
     if (!root.textContent.includes(LESS)) return;
     const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
     for (let node = root.nodeType === Node.TEXT_NODE ? root : walker.nextNode(); node; node = walker.nextNode()) {

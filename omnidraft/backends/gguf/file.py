@@ -26,6 +26,7 @@ from omnidraft.backends.gguf.header import (
 from omnidraft.backends.llama.runtime import supports_architecture, type_layout, type_names
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.files import real
 
 Kind = Literal["model", "vocabulary", "encoder", "adapter", "projector", "damaged"]
 
@@ -81,7 +82,7 @@ class ModelInfo:
 
 def read_info(path: str | Path) -> ModelInfo:
     """What the file at `path` holds. ModelError in one sentence if llama.cpp could not use it."""
-    path = Path(path)
+    path = followed(Path(path))
     header = read_header(path)
     headers = [header, *(read_header(part) for part in _further_parts(header))]
     for part in headers:
@@ -105,6 +106,12 @@ def usable_info(path: str | Path) -> ModelInfo:
     if info.kind in _UNUSABLE:
         raise ModelError(f"{info.path} {_UNUSABLE[info.kind]}; choose a chat model.")
     return info
+
+
+def followed(path: Path) -> Path:
+    """The file itself where a link leads to a part of a split model, beside which its other parts lie."""
+    found = real(path) if path.is_symlink() else path
+    return path if split_number(found) is None else found
 
 
 def split_number(path: Path) -> int | None:

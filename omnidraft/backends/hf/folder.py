@@ -17,7 +17,7 @@ from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.estimate import Estimate
 from omnidraft.errors import ModelError, NoRoom
 from omnidraft.format import size
-from omnidraft.storage.files import read_json
+from omnidraft.storage.files import read_json, real
 from omnidraft.vocab.hf_vocab import read_template
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -56,7 +56,7 @@ def _read(path: Path) -> ModelInfo:
         types[kind] += prod(shape)
     return ModelInfo(
         path=path,
-        name=path.resolve().name,
+        name=real(path).name,
         architecture=str(config.get("model_type", "")),
         parameters=types.total(),
         quantization=types.most_common(1)[0][0] if types else "",

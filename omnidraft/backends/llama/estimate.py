@@ -22,6 +22,7 @@ from omnidraft.errors import NoRoom
 from omnidraft.format import size
 from omnidraft.processes.children import asked, run_bounded
 from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.files import real
 from omnidraft.storage.trial import WITHIN
 from omnidraft.vocab import llama_vocab
 
@@ -114,7 +115,7 @@ def _told(
     info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int, rollback: int, *, cards: bool
 ) -> tuple[int, int, int] | None:
     request = {
-        "path": str(Path(info.path).resolve()), "settings": asdict(settings), "n_ctx": n_ctx, "max_rows": max_rows,
+        "path": str(real(Path(info.path))), "settings": asdict(settings), "n_ctx": n_ctx, "max_rows": max_rows,
         "rollback": rollback, "cards": cards,
     }  # fmt: skip
     try:

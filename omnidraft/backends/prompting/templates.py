@@ -100,7 +100,7 @@ class Renderer:
         chatml = {"<|im_start|>", "<|im_end|>"} <= set(controls)
         self.note = unusable if source else NO_TEMPLATE.format(self.name)
         self.note += f", {AS_CHATML if chatml else AS_LINES}, and may answer poorly."
-        self.stop = () if chatml else ("\nUser:",)
+        self.stop = () if chatml else ("\nUser:", "\nAssistant:")
         return _CHATML if chatml else _PLAIN
 
     def _fault(self, source: str) -> str | None:

@@ -34,6 +34,7 @@ from omnidraft.storage.files import (
     read,
     read_json,
     readable,
+    real,
     reason,
     sync_folder,
     write_atomically,
@@ -139,7 +140,7 @@ _known: dict[tuple, str] = {}
 def model_fingerprint(model: Path) -> str:
     """Tells a model file from every other one: its size, beginning, end and samples from between, hashed."""
     status = model.stat()
-    key = (model.resolve(), status.st_size, status.st_mtime_ns)
+    key = (real(model), status.st_size, status.st_mtime_ns)
     if key not in _known:
         found = hashlib.sha256(str(status.st_size).encode())
         with open(model, "rb") as file:

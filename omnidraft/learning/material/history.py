@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from omnidraft.errors import OmniDraftError
 from omnidraft.learning.material.record import Answered, Pairing, record_of
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.update import Update
-from omnidraft.storage.database import Database, Migration
+from omnidraft.storage.database import Database, Migration, derived
 from omnidraft.storage.paths import ProfilePaths
 from omnidraft.storage.scratch import FileLock
 
@@ -70,7 +71,17 @@ class ServedAnswer:
         return cls(time.time(), version, pairing.target, s.tokens, s.target_passes, *s.by_drafter, seconds)
 
 
+_TYPES: tuple[Any, ...] = ((int, float), str, str, *[int] * 5, (int, float))  # SQLite keeps whatever a row is given
 _COLUMNS = ", ".join(f.name for f in fields(ServedAnswer))
+
+
+def _read(facts: Any) -> Update | None:
+    """An update as it is stored; None, and a line in the log, for what is none: numbers may go, the rest goes on."""
+    try:
+        return Update.of(json.loads(facts))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        log.warning("What is known of an update cannot be read and is left out.")
+        return None
 
 
 class History:
@@ -95,14 +106,14 @@ class History:
     def end_running(self) -> None:
         """Call the last updates that were never told the end of interrupted, where they stand."""
         for store, facts in self._db.all("SELECT store, facts FROM updates ORDER BY number DESC LIMIT 3"):
-            if (update := Update.of(json.loads(facts))).outcome == "running":
+            if (update := _read(facts)) is not None and update.outcome == "running":
                 self.save(store, replace(update, outcome="interrupted", reason="The program ended meanwhile."))
 
     def updates(self, limit: int = 50, store: str | None = None) -> list[Update]:
         """Newest first, of one store if given."""
         of, values = ("WHERE store = ?", [store]) if store is not None else ("", [])
         rows = self._db.all(f"SELECT facts FROM updates {of} ORDER BY number DESC LIMIT ?", [*values, limit])
-        return [Update.of(json.loads(facts)) for (facts,) in rows]
+        return [update for (facts,) in rows if (update := _read(facts)) is not None]
 
     def spent(self, seconds: float) -> float:
         """Processor seconds of the updates that ended in the last `seconds`."""
@@ -111,13 +122,12 @@ class History:
 
     def costs(self) -> list[tuple[float, float]]:
         """When each of the last updates ended, 0 for one that has not, and its processor seconds; newest first."""
-        facts = "coalesce(json_extract(facts, '$.ended'), 0), coalesce(json_extract(facts, '$.cpu_seconds'), 0)"
-        return self._db.all(f"SELECT {facts} FROM updates ORDER BY number DESC LIMIT {MOST_A_DAY}")
+        return [(update.ended or 0.0, update.cpu_seconds) for update in self.updates(MOST_A_DAY)]
 
     def published(self, store: str) -> dict[str, Update]:
         """The update behind each version of a store."""
         rows = self._db.all("SELECT version, facts FROM updates WHERE store = ? AND version IS NOT NULL", (store,))
-        return {version: Update.of(json.loads(facts)) for version, facts in rows}
+        return {version: update for version, facts in rows if (update := _read(facts)) is not None}
 
     def add_reason(self, store: str, version: str, sentence: str) -> None:
         """Say more about the update that made a version, if it is known here."""
@@ -135,7 +145,8 @@ class History:
         """The last `limit` answers, oldest first, of one store if given."""
         of, values = ("WHERE store = ?", [store]) if store is not None else ("", [])
         rows = self._db.all(f"SELECT {_COLUMNS} FROM served {of} ORDER BY id DESC LIMIT ?", [*values, limit])
-        return [ServedAnswer(*row) for row in reversed(rows)]
+        sound = lambda row: all(isinstance(*pair) for pair in zip(row, _TYPES, strict=True))  # noqa: E731
+        return [ServedAnswer(*row) for row in reversed(rows) if sound(row)]
 
     def live(self, store: str) -> dict[str, tuple[int, float | None]]:
         """By version: how many answers it served, and accepted / tested over them."""
@@ -197,7 +208,7 @@ class OpenStores:
     def _open_history(self) -> None:
         """Open the history alone, if there is one or this program is the one that writes it."""
         if self.history is None and (self.replay is not None or self._profile.metrics.is_file()):
-            self.history = History(self._profile.metrics)
+            self.history, _ = derived(self._profile.metrics, lambda: History(self._profile.metrics))
 
     @contextmanager
     def looking(self) -> Iterator[History | None]:

@@ -12,6 +12,7 @@ last, and the gate must not be fooled by memory.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, fields
@@ -25,6 +26,8 @@ from omnidraft.errors import StorageError
 from omnidraft.learning.material.record import Record, decode, encode
 from omnidraft.storage.database import Database, erase_deleted
 from omnidraft.storage.files import pack_arrays, read_arrays, read_json, write_atomically
+
+log = logging.getLogger("omnidraft.learning")
 
 if TYPE_CHECKING:
     from omnidraft.vocab import PairMap
@@ -325,10 +328,18 @@ def _extend_hash(running: np.ndarray, pieces: np.ndarray) -> np.ndarray:
     return mixed ^ (mixed >> np.uint64(29))
 
 
+def _same(one: ExpansionTable, other: ExpansionTable) -> bool:
+    return all(np.array_equal(getattr(one, f.name), getattr(other, f.name)) for f in fields(ExpansionTable))
+
+
 def table_file(cache: Path, pair: PairMap) -> Path:
-    """The file of the table to learn with; written if missing."""
+    """The file of the table to learn with; written if it is missing or holds another."""
     drafter, target = pair.drafter.fingerprint, pair.target.fingerprint
-    own = cache / "expansions" / f"{drafter[:20]}-{target}.npz"
-    if not own.is_file():
-        ExpansionTable.from_pair(pair).save(own)
+    own, table = cache / "expansions" / f"{drafter[:20]}-{target}.npz", ExpansionTable.from_pair(pair)
+    try:
+        if own.is_file() and _same(ExpansionTable.load(own), table):
+            return own
+    except StorageError as error:
+        log.warning("%s; it is written anew.", error)
+    table.save(own)
     return own

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
+from collections.abc import Callable
 
 import uvicorn
 from starlette.datastructures import Headers
@@ -58,15 +60,22 @@ def _bounded(scope: Scope, receive: Receive) -> Receive:
 # and its response is closed as it should be.
 
 
+log = logging.getLogger("omnidraft.server")
+_GRADIO = "/gradio_api/"
 GONE: Message = {"type": "http.disconnect"}
 
 
 class Ending:
-    """ASGI middleware around everything else; `over` is set when the server ends."""
+    """ASGI middleware around everything else; `over` is set when the server ends, which `ended` hears first."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, ended: Callable[[], None] = lambda: None) -> None:
         self.app = app
         self.over = asyncio.Event()
+        self._ended = ended
+
+    def end(self) -> None:
+        self._ended()
+        self.over.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -76,6 +85,14 @@ class Ending:
         try:
             with contextlib.suppress(ClientDisconnect):  # whoever left while sending expects no answer
                 await self.app(scope, request.receive, response.send)
+        except asyncio.CancelledError:  # it took longer than a server that ends waits
+            if not self.over.is_set():
+                raise
+        except Exception as error:  # Gradio's, over what no page of ours sends; what pages do wrong is told elsewhere
+            if not scope["path"].startswith(_GRADIO):
+                raise
+            log.warning("%s could not be answered: %s", scope["path"][:100], type(error).__name__)
+            await response.end(400)
         finally:
             request.close()
         if self.over.is_set():
@@ -125,14 +142,17 @@ class _Response:
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._open = False
+        self._begun = self._open = False
 
     async def send(self, message: Message) -> None:
+        self._begun = True
         self._open = message["type"] == "http.response.start" or message.get("more_body", False)
         await self._send(message)
 
-    async def end(self) -> None:
-        """Close what was begun and not ended."""
+    async def end(self, status: int = 503) -> None:
+        """Close what was begun and not ended; what was not begun is refused."""
+        if not self._begun:
+            await self.send({"type": "http.response.start", "status": status, "headers": []})
         if self._open:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
@@ -142,5 +162,5 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         assert isinstance(self.config.app, Ending)
-        self.config.app.over.set()
+        self.config.app.end()
         await super().shutdown(sockets)

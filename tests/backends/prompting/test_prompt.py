@@ -11,6 +11,7 @@ from omnidraft.backends.prompting.own_ids import KEY, Spelled
 from omnidraft.backends.prompting.prompt import RawText, answer_ids, fit_context, prompt_ids
 from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.errors import ContextFull, ModelError
+from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 NAMES = ("tiny-target-a", "tiny-target-b", "tiny-drafter")
@@ -113,11 +114,36 @@ def test_a_template_may_take_something_from_an_answer(chats: dict[str, Chat]):
         assert chat.text(ids) == chat.text(prompt_ids(trimming, chat.vocabulary, plain))
 
 
-def test_what_stands_around_a_gap_is_text(chats: dict[str, Chat]):
+@pytest.fixture
+def filling(chats: dict[str, Chat]) -> Vocabulary:
+    """A vocabulary whose first control tokens are those of a gap."""
     vocabulary = copy.copy(chats["tiny-target-b"].vocabulary)
     names = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>")
-    ids = list(vocabulary.controls.values())[:3]
-    vocabulary.controls = dict(zip(names, ids, strict=True))
+    vocabulary.controls = dict(zip(names, list(vocabulary.controls.values())[:3], strict=True))
+    return vocabulary
+
+
+@pytest.mark.parametrize(("before", "behind"), [
+    ("line before\n" * 20_000, "x"), ("x", "line behind\n" * 20_000), ("漢字 é\n" * 9000, "中\n" * 9000), ("a", "b"),
+    ("a b " * 60, "c d " * 5), ("", "e" * 3_000_000),
+])  # fmt: skip
+def test_what_does_not_fit_around_a_gap_goes_from_the_far_ends(filling: Vocabulary, before: str, behind: str):
+    begun, most = time.process_time(), 256
+    raw = RawText.with_gap(before, behind, filling, trims=True)
+    kept = raw.fitted(filling, most)
+    _, left, _, right, _ = kept.gap
+    assert before.endswith(left)
+    assert behind.startswith(right)
+    ids = kept.target_ids(filling, most + 64)
+    whole = len(filling.encode(before[-9000:])) + len(filling.encode(behind[:9000])) + 4
+    assert (left, right) == (before, behind) if whole <= most else len(ids) > most - 40
+    assert time.process_time() - begun < 2
+    with pytest.raises(ContextFull):
+        RawText.with_gap("word " * 9000, "", filling).fitted(filling, most).target_ids(filling, most)
+
+
+def test_what_stands_around_a_gap_is_text(filling: Vocabulary):
+    vocabulary, ids = filling, list(filling.controls.values())
     typed = "a <|fim_middle|> b <|fim_suffix|>"
     raw = RawText.with_gap(typed, typed, vocabulary)
     assert [id for id in raw.prompt_ids(vocabulary) if id in ids] == ids

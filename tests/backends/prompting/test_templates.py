@@ -158,7 +158,7 @@ def test_a_model_without_template_gets_a_plain_one_and_says_so(vocabularies: dic
     assert text(template.render(MESSAGES)) == (
         "Be brief.\n\nUser: Hi\n\nAssistant: Hello!\n\nUser: Tell me a joke.\n\nAssistant:"
     )
-    assert template.stop == ("\nUser:",)
+    assert template.stop == ("\nUser:", "\nAssistant:")
     assert template.answer_prefix == " "
 
 

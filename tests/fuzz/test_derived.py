@@ -1,0 +1,179 @@
+"""What can be made anew may be wrong in any way: answers are written all the same, and the log says so in a line."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from omnidraft.app.assistant import Assistant
+from omnidraft.decoding.events import Finished, Notice
+from omnidraft.decoding.request import AnswerRequest
+from omnidraft.learning.material.replay import ExpansionTable, table_file
+from omnidraft.settings.config import ModelSettings, SamplingSettings
+from omnidraft.storage.paths import find_data_home
+
+CASES = int(os.environ.get("OMNIDRAFT_CASES", "6"))
+ONE = ModelSettings(threads=1, n_ctx=512)
+SHORT = SamplingSettings(temperature=0.0, max_tokens=8)
+ASKED = [{"role": "user", "content": "What is 2 + 3?"}]
+
+
+def json_value(by: random.Random, depth: int = 0) -> Any:
+    """Any JSON, numbers that are none among it."""
+    plain = [None, True, False, 0, -1, 1, 5, 2**70, -0.5, 1e308, 1e-320, "", "x", "5", float("nan"), float("inf")]
+    kind = by.randrange(4 if depth < 3 else 2)
+    if kind < 2:
+        return by.choice(plain)
+    inner = [json_value(by, depth + 1) for _ in range(by.randrange(4))]
+    return inner if kind == 2 else {by.choice(["version", "entries", "cost", "0", "1", "x"]): value for value in inner}
+
+
+def changed(value: Any, by: random.Random) -> Any:
+    """`value` with something in it replaced by anything."""
+    if isinstance(value, dict) and value and by.random() < 0.85:
+        key = by.choice(list(value))
+        return {**value, key: changed(value[key], by)}
+    if isinstance(value, list) and value and by.random() < 0.85:
+        at = by.randrange(len(value))
+        return [*value[:at], changed(value[at], by), *value[at + 1 :]]
+    return json_value(by)
+
+
+@pytest.fixture
+def assistant(tmp_path: Path) -> Iterator[Assistant]:
+    made = Assistant(find_data_home(tmp_path / "home"), learn=True)
+    yield made
+    made.close()
+
+
+def answered(assistant: Assistant, models: Path) -> tuple[str, list[str]]:
+    """The text of an answer of models loaded anew, and what was said about them."""
+    told = assistant.load(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ONE)
+    request = AnswerRequest(ASKED, SHORT, assistant.settings.draft, source="talk", capture=assistant.capture)
+    events = list(assistant.answer(request))
+    assert isinstance(events[-1] if not isinstance(events[-1], Notice) else events[-2], Finished)
+    text = "".join(getattr(event, "text", "") for event in events if not isinstance(event, Notice))
+    for stats in assistant.engine.memory.pair_stats.values():
+        stats.cost.keep()  # though others may have the processors
+    assistant.unload()
+    return text, told
+
+
+WRONG = ['{"version": 5, "entries": []}', '{"version": 5}', "[]", "5", "{", "\0", '{"version": []}']
+
+
+@pytest.mark.parametrize("content", WRONG)
+def test_speeds_of_any_form_count_as_empty(assistant: Assistant, models: Path, content: str, caplog):
+    text, _ = answered(assistant, models)
+    caplog.clear()
+    speeds = assistant.home.cache / "speed.json"
+    speeds.write_text(content)
+    assert answered(assistant, models)[0] == text
+    assert sum("speed.json" in record.message for record in caplog.records) <= 1
+
+
+def test_any_numbers_in_files_of_the_right_form(assistant: Assistant, models: Path):
+    text, _ = answered(assistant, models)
+    speeds, trials = assistant.home.cache / "speed.json", assistant.home.cache / "trials.json"
+    known, by = json.loads(speeds.read_text()), random.Random(7)
+    for number in range(CASES):
+        entries = known["entries"] if number % 3 else json_value(by)
+        for _ in range(1 + number % 5):
+            entries = changed(entries, by)
+        speeds.write_text(json.dumps({**known, "entries": entries}))
+        trials.write_text(json.dumps(json_value(by)))
+        assert answered(assistant, models)[0] == text, entries
+
+
+def test_maps_of_other_vocabularies_are_computed_anew(assistant: Assistant, models: Path, caplog):
+    text, _ = answered(assistant, models)
+    (path,) = assistant.home.cache.glob("pair-*.npz")
+    with np.load(path) as file:
+        whole = dict(file)
+    by = np.random.default_rng(3)
+    for number in range(CASES):
+        name = ("direct", "flat", "offsets", "format")[number % 4]
+        wrong = by.integers(-5, 1 << 20, whole[name].shape).astype(np.int32)
+        forms = (wrong, wrong[:-1] if wrong.ndim else wrong, wrong.astype(np.float64), np.array(["x"]))
+        np.savez(path, **{**whole, name: forms[number // 4 % 4]})
+        assert answered(assistant, models)[0] == text
+        with np.load(path) as file:
+            assert all(np.array_equal(file[each], whole[each]) for each in whole)
+    path.write_bytes(path.read_bytes()[:-100])
+    assert answered(assistant, models)[0] == text
+
+
+def test_a_table_of_another_content_is_written_anew(assistant: Assistant, models: Path, tmp_path: Path):
+    assistant.load(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ONE)
+    pair = assistant.loaded.pair
+    path = table_file(tmp_path, pair)
+    whole = path.read_bytes()
+    for wrong in (b"", whole[:-10], b"x" * 100):
+        path.write_bytes(wrong)
+        assert table_file(tmp_path, pair) == path
+        assert np.array_equal(ExpansionTable.load(path).flat, ExpansionTable.from_pair(pair).flat)
+
+
+@pytest.mark.parametrize("name", ["ngrams", "metrics"])
+@pytest.mark.parametrize("content", [b"garbage" * 1000, b"SQLite format 3\0" + b"\xff" * 5000, "cut", "foreign"])
+def test_a_database_that_can_be_made_anew_is_set_aside(assistant: Assistant, models: Path, name: str, content, caplog):
+    text, _ = answered(assistant, models)
+    assistant.close()
+    path = getattr(assistant.profile, name)
+    if content == "cut":
+        content = path.read_bytes()[:3000] + b"\0" * 2000
+    if content == "foreign":
+        path.unlink()
+        with sqlite3.connect(path) as other:
+            other.execute("CREATE TABLE things (value BLOB)")
+            other.execute("INSERT INTO things VALUES (x'80049500')")
+        other.close()
+        content = path.read_bytes()
+    path.write_bytes(content)
+    caplog.set_level(logging.WARNING)
+    again = Assistant(assistant.home, learn=True)
+    try:
+        said, told = answered(again, models)
+        assert said == text
+        assert answered(again, models) == (text, [])
+    finally:
+        again.close()
+    assert path.with_name(f"{path.name}.damaged-1").read_bytes() == content
+    sentence = f"{path.name} could not be read, so it is begun anew; the old one is kept as {path.name}.damaged-1."
+    assert told == ([sentence] if name == "ngrams" else [])
+    assert sum(sentence in record.message for record in caplog.records) == 1
+
+
+def test_any_facts_of_updates_are_passed_over(assistant: Assistant, models: Path):
+    text, _ = answered(assistant, models)
+    assistant.close()
+    by, known = random.Random(2), {"number": 1, "started": 1.0, "drafter": "d", "target": "t", "vocabulary": "v"}
+    with sqlite3.connect(assistant.profile.metrics) as metrics:
+        for number in range(1, 40):
+            facts = changed({**known, "number": number, "ended": 5.0, "cpu_seconds": 1.0, "losses": [1.0]}, by)
+            values = (number, "s", "v1", by.choice([json.dumps(facts), "{", "[]"]))
+            metrics.execute("INSERT INTO updates VALUES (?, ?, ?, ?)", values)
+            row = [by.choice([1, 1.5, "x", b"x"]) for _ in range(9)]
+            metrics.execute(f"INSERT INTO served VALUES (NULL, 's', {', '.join('?' * 9)}, 0, 0)", row)
+    metrics.close()
+    again = Assistant(assistant.home, learn=True)
+    try:
+        assert answered(again, models)[0] == text
+        with again.learner.stores.looking() as history:
+            for update in history.updates():
+                assert update.doing()
+            assert all(isinstance(took, (int, float)) for _, took in history.costs())
+            history.served()
+            history.spent(1e12)
+            history.live("s")
+    finally:
+        again.close()
