@@ -8,6 +8,7 @@ import re
 import pytest
 
 from tests.backends.thinking_templates import SWITCHED
+from tests.exports import elsewhere
 from tests.serving import served
 from tests.ui.chatting import answers, ask, choose, exported, new_chat, questions, tab, titles, unfold, wait_idle, write
 from tests.ui.conftest import SETTINGS
@@ -120,7 +121,12 @@ def test_a_conversation_leaves_and_comes_back_as_a_file(server, pages, tmp_path)
     download.value.save_as(tmp_path / "chat.md")
     assert before[0].split()[0] in (tmp_path / "chat.md").read_text()
     page.set_input_files("#od-transfer input[type=file]", str(path))
-    page.wait_for_selector("#od-notice >> text=imported")
+    page.wait_for_selector("#od-notice >> text=0 conversations were imported; 1 was here already")
+    assert titles(page).count("Carry me over") == 1
+    other = tmp_path / "other.json"
+    other.write_text(elsewhere(path.read_text()))
+    page.set_input_files("#od-transfer input[type=file]", str(other))
+    page.wait_for_selector("#od-notice >> text=1 conversation was imported.")
     assert titles(page).count("Carry me over") == 2
     assert answers(page) == before
 

@@ -50,7 +50,7 @@ def test_answers_are_markdown_and_nothing_else(server, pages, tmp_path):
     assert page.locator("#od-marks").count() == 1
     said = page.inner_text("#od-chat")
     for tag in ("<form action=", "<dialog open", '<div id="od-marks"', "<script>", "<!-- hidden -->", "<iframe"):
-        assert said.count(tag) == 2, f"{tag} is shown as it was written"
+        assert said.count(tag) >= 2, f"{tag} is shown as it was written"
     assert "\ufdd0" not in page.content().replace("\\ufdd0", "")
     # Even what a formula draws stays inside its answer.
     assert page.evaluate("getComputedStyle(document.querySelector('#od-chat .message')).contain") in (

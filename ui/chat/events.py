@@ -191,7 +191,8 @@ class Answering(Handlers):
     def _taken(
         self, sent: dict[str, Any], there: list[Attached], text: str, chat: str | None, request: gr.Request
     ) -> Updates:
-        shown, refused = {}, []
+        shown: dict = {}
+        refused: list[str] = []
         try:
             engine = session_of(self.sessions, request).assistant.engine
             eyes = engine.target.most_pictures if engine is not None else 0

@@ -90,7 +90,7 @@ def _row(model: ModelInfo, here: _Here) -> str:
     )
     main = _button("unload", "Unload", model) if loaded else _button("use", "Load", model)
     if models_list.is_bundled_drafter(model):
-        main = ""
+        main = "<span></span>"  # keeps the columns
     if here.loading is not None and same_file(here.loading.path, model.path):
         facts, main = _under_way(here.loading), "" if here.loading.final else _button("cancel", "Cancel", model)
     name = escape(model.name)
