@@ -185,7 +185,7 @@ def empty_state(session: Session, target: Path | None) -> str:
         )
     if own := _others(session, target):
         names = ", ".join(escape(name) for name in own[:5]) + (" and others" if len(own) > 5 else "")
-        said = f"{what} {escape(target.stem)} answers. On this machine, too: {names}; choose one above."
+        said = f"{_WHAT} {escape(target.stem)} answers. On this machine, too: {names}; choose one above."
         return _empty("Ask something", said, _WAYS.format("All models"))
     if _is_toy(target):
         return _empty(

@@ -33,6 +33,8 @@ _PER_TOKEN, _PER_TOKEN_WITHOUT_MERGES = 320, 190
 _GRAPH = 2_000_000  # bytes of a context's own bookkeeping: graphs and their allocation
 _UBATCH = 512
 _PADDING = 256  # tokens to which llama.cpp rounds a cache up
+# Bytes of weights laid out for our kernels by those of the file, where that is more: whole-numbered scales take a byte.
+_LAID_OUT = {"Q4_K_M": 1.028, "Q4_K_S": 1.028, "Q5_K_M": 1.023, "Q5_K_S": 1.023, "Q3_K_M": 1.037, "MXFP4": 1.06}
 _SECONDS = 60.0
 _MEMORY = 4 << 30  # for the child, beside the weights
 _MIB = 1 << 20
@@ -61,7 +63,8 @@ def weight_bytes(info: ModelInfo) -> int:
     """Bytes of all tensors and of the vocabulary."""
     merges = read_header(info.path).metadata.get("tokenizer.ggml.model") != "llama"
     per_token = _PER_TOKEN if merges else _PER_TOKEN_WITHOUT_MERGES
-    return sum(tensor_bytes(info).values()) + per_token * info.vocabulary_size
+    laid_out = _LAID_OUT.get(info.quantization, 1.0) * sum(tensor_bytes(info).values())
+    return int(laid_out) + per_token * info.vocabulary_size
 
 
 def header_estimate(info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: int = 64) -> Estimate:
