@@ -153,6 +153,6 @@ def test_scales_of_a_matrix_are_no_matrix(write_gguf):
     found = []
     for name, more in (("plain", {}), ("scaled", {"blk.0.attn_q.scale": ones(1)})):
         path = write_gguf(f"{name}.gguf", architecture, metadata, tensors | more)
-        with LlamaTarget.open(path, ModelSettings(n_ctx=64, threads=1)) as target:
+        with LlamaTarget.open(path, ModelSettings(n_ctx=256, threads=1)) as target:
             found.append(target.extend(ids_of(target, 8), 2).copy())
     np.testing.assert_array_equal(*found)
