@@ -406,6 +406,7 @@ struct layouts : ggml::cpu::extra_buffer_type {
         const ggml_tensor *w = op->src[0], *x = op->src[1];
         if (!is_ours(w) || !product_of(w) || w->view_src || x->type != GGML_TYPE_F32 || x->nb[0] != sizeof(float)) return false;
         if (x->buffer && !ggml_backend_buft_is_host(x->buffer->buft)) return false;
+        if (w->ne[1] == 1) return false;  // also the scales of a matrix, which llama.cpp's table of products names like it
         return op->op == GGML_OP_MUL_MAT_ID || (op->op == GGML_OP_MUL_MAT && w->ne[2] == 1);
     }
     ggml::cpu::tensor_traits *get_tensor_traits(const ggml_tensor *op) override {
