@@ -122,6 +122,8 @@ def test_a_prompt_depends_on_the_conversation_alone(
     name: str, special: bool, folder: Path, tmp_path: Path
 ):
     """Whatever was answered before, the same is read; typed markers stay text, and answers keep their own ids."""
+    if " + datetime + " in source(name):
+        pytest.skip("it writes the time of day into every prompt")
     rendered = text(ChatTemplate(source(name), read_tokenizer_json(folder / "tokenizer.json")), CHAT)
     found = {m for m in MARKER.findall(source(name)) + MARKER.findall(rendered) if any(map(str.isalpha, m))}
     markers = tuple(sorted(found, key=len, reverse=True))
