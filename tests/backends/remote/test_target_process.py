@@ -166,7 +166,8 @@ def test_a_worker_that_is_gone_is_named_and_missed_until_it_is_back(here, model,
             with pytest.raises(ModelError, match=f"no worker at {running[1].address}"):
                 spread.extend(ids[:9], 1)
             running[1] = type(running[1])(running[1].address.port)
-            np.testing.assert_allclose(spread.extend(ids[:9], 1), expected, atol=2e-3)
+            # A worker computes by llama.cpp's own kernels, which round what they multiply with halves.
+            np.testing.assert_allclose(spread.extend(ids[:9], 1), expected, atol=1e-2)
 
 
 @needs_rpc
