@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from omnidraft.app.answer_job import AnswerJob, Listener
-from omnidraft.backends.prompting.formats.chat_format import (
+from omnidraft.decoding.events import Event as Decoded
+from omnidraft.decoding.events import Finished, Prefill, Token
+from omnidraft.prompting.formats.chat_format import (
     Arguments,
     CallBegun,
     CallBroken,
@@ -20,9 +22,7 @@ from omnidraft.backends.prompting.formats.chat_format import (
     Thoughts,
     collect,
 )
-from omnidraft.backends.prompting.formats.open import Reader
-from omnidraft.decoding.events import Event as Decoded
-from omnidraft.decoding.events import Finished, Prefill, Token
+from omnidraft.prompting.formats.open import Reader
 from omnidraft.server.api.messages import Tools
 from omnidraft.vocab import Vocabulary
 
