@@ -17,8 +17,8 @@ from typing import Any
 import llguidance
 
 from omnidraft.errors import GrammarError, ModelError
+from omnidraft.prompting.formats.channels import THOUGHT_MARKS
 from omnidraft.prompting.formats.chat_format import WrittenCall
-from omnidraft.prompting.formats.open import THOUGHT_MARKS
 from omnidraft.prompting.gbnf import gbnf_to_lark
 from omnidraft.prompting.json_schema import places, schema_text
 from omnidraft.prompting.templates import ChatTemplate

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from omnidraft.errors import ModelError
+from omnidraft.prompting.formats.channels import THOUGHT_MARKS
 from omnidraft.prompting.formats.chat_format import Call, WrittenCall
-from omnidraft.prompting.formats.open import THOUGHT_MARKS
 from omnidraft.prompting.grammar import (
     behind_thoughts,
     call_grammar,

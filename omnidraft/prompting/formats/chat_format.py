@@ -18,8 +18,8 @@ from omnidraft.prompting.formats.pattern import ID, KEY, NAME, Pattern, atoms
 class JsonCalls:
     """Each call is one JSON object, perhaps in a list.
 
-    names, arguments, ids: where they may stand in it, at least where many models put them; keyed: its only key is the
-    name, its value the arguments; others: what else it may have.
+    names, arguments: where they may stand in it, at least where many models put them; keyed: its only key is the name,
+    its value the arguments; others: what else it may have.
     """
 
     names: frozenset[Path] = frozenset(
@@ -29,9 +29,8 @@ class JsonCalls:
         (("arguments",), ("parameters",), ("args",), ("input",), ("action_input",),
          ("function", "arguments"), ("function", "parameters"))
     )  # fmt: skip
-    ids: frozenset[Path] = frozenset((("id",), ("tool_call_id",)))
     keyed: bool = False
-    others: frozenset[str] = frozenset()
+    others: frozenset[str] = frozenset(("type", "index", "id", "tool_call_id"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +58,14 @@ class TagArguments:
 
 @dataclass(frozen=True, slots=True)
 class LooseArguments:
-    """As in Python's calls or in objects with bare keys: up to `closer`; `assign` stands between name and value."""
+    """As in Python's calls or in objects with bare keys: up to `closer`; `assign` stands between name and value.
+
+    quote: one of the model's own, besides ' and ".
+    """
 
     closer: str
     assign: str
-    quotes: tuple[str, ...] = ()
+    quote: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,11 +152,11 @@ class ChatFormat:
                 arguments = body.arguments
                 patterns += [arguments.begin, arguments.key_end, arguments.end, arguments.done]
             elif isinstance(body, NamedCalls) and isinstance(body.arguments, LooseArguments):
-                patterns.append(body.arguments.quotes)
+                patterns.append((body.arguments.quote,))
         return ["".join(item for item in pattern if isinstance(item, str)) for pattern in patterns]
 
 
-# What is read from an answer, as it comes: thoughts, content, and calls whose arguments grow.
+# What is read from an answer: thoughts and content as they come, calls when they are whole.
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,42 +174,16 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class CallBegun:
-    """A call of a tool; `id` is "" unless the model wrote one."""
-
-    name: str
-    id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """More of the JSON text of the last call's arguments."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class CallEnded:
-    """The last call is whole: its arguments are a JSON object."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallBroken:
-    """The last call never became one; `text` is all that the model wrote of it."""
-
-    text: str
-
-
-Event = Thoughts | Content | CallBegun | Arguments | CallEnded | CallBroken
-
-
-@dataclass(frozen=True, slots=True)
 class Call:
-    """One call. arguments: a JSON object, as text."""
+    """A call of a tool. arguments: a JSON object, as text; whole: it was not cut off, they are not just as far as they
+    came."""
 
     name: str
     arguments: str
-    id: str = ""
+    whole: bool = True
+
+
+Event = Thoughts | Content | Call
 
 
 @dataclass(slots=True)
@@ -219,24 +195,13 @@ class Reading:
     calls: list[Call] = field(default_factory=list)
 
 
-def collect(events: list[Event]) -> Reading:
-    """The events of an answer, put together; a call that never ended counts as text if it broke."""
-    thoughts, content = [], []
-    calls: list[tuple[CallBegun, list[str]]] = []
-    for event in events:
-        if isinstance(event, Thoughts):
-            thoughts.append(event.text)
-        elif isinstance(event, Content):
-            content.append(event.text)
-        elif isinstance(event, CallBegun):
-            calls.append((event, []))
-        elif isinstance(event, Arguments):
-            calls[-1][1].append(event.text)
-        elif isinstance(event, CallBroken):
-            calls.pop()
-            content.append(event.text)
-    whole = [Call(begun.name, "".join(parts), begun.id) for begun, parts in calls]
-    return Reading("".join(thoughts), "".join(content), whole)
+def collect(events: Sequence[Event]) -> Reading:
+    """The events of an answer, put together."""
+    return Reading(
+        "".join(event.text for event in events if isinstance(event, Thoughts)),
+        "".join(event.text for event in events if isinstance(event, Content)),
+        [event for event in events if isinstance(event, Call)],
+    )
 
 
 # What templates only say in words, or leave to the reader: how models in circulation write thoughts and calls.

@@ -126,8 +126,8 @@ def _loose(lead: str, assign: str, quote: str, behind: str) -> tuple[Pattern, Ar
     closer = CLOSERS.get(opener)
     if closer is None or len(sign) != 1 or not rest.startswith(closer):
         return None
-    quotes = () if quote in ("'", '"') else (quote,)
-    return gapped(lead), LooseArguments(closer, sign, quotes), rest[1:]
+    own = "" if quote in ("'", '"') else quote
+    return gapped(lead), LooseArguments(closer, sign, own), rest[1:]
 
 
 def _tags(lead: str, middle: str, plain: str, behind: str, more: str) -> tuple[Pattern, ArgumentShape, str] | None:
@@ -324,17 +324,13 @@ def _json_body(value: Mapping[str, Any]) -> JsonCalls | None:
         return JsonCalls(keyed=True)
     places = list(_places(value))
     names = [path for path, inner in places if inner == NAMES[0] or inner == named_id(0)]
-    ids = [path for path, inner in places if inner in IDS]
     given = [path for path, inner in places if _is_given(inner)]
     if not names or not given:
         return None
     known = JsonCalls()
     return JsonCalls(
-        frozenset(names[:1]) | known.names,
-        frozenset(given[:1]) | known.arguments,
-        frozenset(ids[:1]) | known.ids,
-        others=frozenset(value),
-    )
+        frozenset(names[:1]) | known.names, frozenset(given[:1]) | known.arguments, others=known.others | set(value)
+    )  # fmt: skip
 
 
 def _places(value: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:

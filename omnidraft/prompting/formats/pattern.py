@@ -7,7 +7,7 @@ White space between the parts of a pattern is the model's to choose. Knows nothi
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,7 +81,7 @@ class Match:
     gaps: dict[str, str] = field(default_factory=dict)
 
 
-def match(pattern: Sequence[Item], text: str, at: int, final: bool) -> Match | object | None:
+def match(pattern: Sequence[Item], text: str, at: int, over: bool) -> Match | object | None:
     """The pattern at `at`; MORE if the text ends before that is known; None if it does not stand there."""
     gaps: dict[str, str] = {}
     for index, item in enumerate(pattern):
@@ -89,7 +89,7 @@ def match(pattern: Sequence[Item], text: str, at: int, final: bool) -> Match | o
             at = skip_space(text, at)
         if isinstance(item, Gap):
             end = _gap_end(item, pattern[index + 1 :], text, at)
-            if end == len(text) and not final and end - at < _LONGEST_GAP:
+            if end == len(text) and not over and end - at < _LONGEST_GAP:
                 return MORE
             if end == at and item.kind in ("name", "key", "number"):
                 return None
@@ -98,7 +98,7 @@ def match(pattern: Sequence[Item], text: str, at: int, final: bool) -> Match | o
         elif text.startswith(item, at):
             at += len(item)
         else:
-            return MORE if not final and item.startswith(text[at:]) else None
+            return MORE if not over and item.startswith(text[at:]) else None
     return Match(at, gaps)
 
 
@@ -123,70 +123,6 @@ def _gap_end(gap: Gap, following: Sequence[Item], text: str, at: int) -> int:
 
 def skip_space(text: str, at: int) -> int:
     return _SPACE.match(text, at).end()  # type: ignore[union-attr]
-
-
-Steps = Generator[None, None, bool]  # yields wherever more text is needed; whether all was read that should be
-
-
-def resume(steps: Steps) -> bool | None:
-    """Reads on; None where more text is needed."""
-    try:
-        next(steps)
-    except StopIteration as over:
-        return bool(over.value)
-    return None
-
-
-class Incoming:
-    """Text as it comes, of which what stands in front of `at` has been read. final: no more will come."""
-
-    def __init__(self, text: str = "", final: bool = False) -> None:
-        self.text, self.at, self.final = text, 0, final
-        self._parts = [text]
-
-    def add(self, text: str, final: bool) -> None:
-        self._parts.append(text)
-        self.text, self.at, self.final = self.text[self.at :] + text, 0, final
-
-    @property
-    def rest(self) -> str:
-        """What has not been read."""
-        return self.text[self.at :]
-
-    @property
-    def read(self) -> str:
-        """What has."""
-        whole = "".join(self._parts)
-        return whole[: len(whole) - len(self.text) + self.at]
-
-    def restart(self) -> None:
-        """Back to the beginning."""
-        self.text, self.at = "".join(self._parts), 0
-
-    def take(self, end: int) -> str:
-        """What stands here up to `end`."""
-        at, self.at = self.at, end
-        return self.text[at:end]
-
-    def match(self, pattern: Sequence[Item]) -> Generator[None, None, Match | None]:
-        """The pattern if it stands here."""
-        while (found := match(pattern, self.text, self.at, self.final)) is MORE:
-            yield
-        return found if isinstance(found, Match) else None
-
-    def past(self, literal: str) -> Steps:
-        """Goes on behind `literal` if that stands here, which is told."""
-        while not self.final and len(self.text) - self.at < len(literal) and literal.startswith(self.text[self.at :]):
-            yield
-        found = self.text.startswith(literal, self.at)
-        self.at += len(literal) if found else 0
-        return found
-
-    def past_space(self) -> Generator[None, None, int]:
-        """Where something else than white space stands, or all ends; goes nowhere."""
-        while (at := skip_space(self.text, self.at)) == len(self.text) and not self.final:
-            yield
-        return at
 
 
 def overlap(text: str, marker: str) -> int:
@@ -238,20 +174,20 @@ class Markers:
         self._letters = {first[0] for first in firsts}
         self._longest = max(map(len, firsts), default=0)
 
-    def find(self, text: str, final: bool, prior: Any = None) -> Found:
+    def find(self, text: str, over: bool, prior: Any = None) -> Found:
         """The first marker; else how much of the text can be no part of one, whatever follows."""
         at = 0
         while self._search is not None and (first := self._search.search(text, at)):
-            found = self.at(text, first.start(), final, prior)
+            found = self.at(text, first.start(), over, prior)
             if isinstance(found, Found):
                 return found
             if found is MORE:
                 return Found(first.start(), first.start())
             at = first.start() + 1
-        end = len(text) if final else self._settled(text)
+        end = len(text) if over else self._settled(text)
         return Found(end, end)
 
-    def at(self, text: str, at: int, final: bool, prior: Any = None, without: Any = None) -> Found | object | None:
+    def at(self, text: str, at: int, over: bool, prior: Any = None, without: Any = None) -> Found | object | None:
         """The marker that stands at `at`; MORE if one may; None if none does.
 
         A marker that means `prior` counts before all others, those that mean `without` not at all.
@@ -260,12 +196,12 @@ class Markers:
         open_end = False
         for first, patterns in self._by_first.items():
             if not text.startswith(first, at):
-                open_end = open_end or (not final and first.startswith(text[at:]))
+                open_end = open_end or (not over and first.startswith(text[at:]))
                 continue
             for pattern, meaning in patterns:
                 if without is not None and meaning == without:
                     continue
-                found = match(pattern, text, at, final)
+                found = match(pattern, text, at, over)
                 open_end = open_end or found is MORE
                 if isinstance(found, Match) and prior is not None and meaning == prior:
                     return Found(at, found.end, meaning)

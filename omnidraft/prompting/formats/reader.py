@@ -7,18 +7,17 @@ templates: a `ChatFormat` says what to look for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from omnidraft.prompting.formats.calls import Attempt, Candidate, Tools
+from omnidraft.prompting.formats.arguments import Held
+from omnidraft.prompting.formats.calls import Candidate, Read, Tools, read_call
 from omnidraft.prompting.formats.chat_format import (
-    CallBroken,
     CallShape,
     ChatFormat,
-    Content,
     Event,
     JsonCalls,
     LooseArguments,
-    Thoughts,
 )
 from omnidraft.prompting.formats.pattern import (
     MORE,
@@ -34,6 +33,7 @@ from omnidraft.prompting.formats.pattern import (
     match,
     skip_space,
 )
+from omnidraft.prompting.formats.told import Told
 
 THINK, ANSWER, DROP, CALL, OVER, CLOSED = "think", "answer", "drop", "call", "over", "closed"
 _MOST = 8  # parts of what closes a turn
@@ -77,68 +77,6 @@ def _all(meaning: str, patterns: Any) -> list[tuple[Pattern, Any]]:
     return [(pattern, meaning) for pattern in patterns]
 
 
-class Told:
-    """What is told of an answer: content and thoughts as they come, without white space that means nothing.
-
-    said: something of this part has been told; fresh: a call may begin here that nothing announces; line: what the last
-    line of thoughts begins with.
-    """
-
-    def __init__(self) -> None:
-        self.said, self.fresh, self.line = False, True, ""
-        self._events: list[Event] = []
-        self._spaces: list[str] = []
-        self._marked = False  # white space in front means nothing any more
-
-    def take(self) -> list[Event]:
-        """What has been told since."""
-        events, self._events = self._events, []
-        return events
-
-    def add(self, events: Sequence[Event]) -> None:
-        self._events += events
-
-    def begin_part(self) -> None:
-        """Content begins behind a marker."""
-        self.fresh = self._marked = True
-        self.said, self._spaces = False, []
-
-    def begin_thoughts(self) -> None:
-        self.said, self._spaces, self.line = False, [], ""
-
-    def go_on(self) -> None:
-        """Content goes on: it has been told in another way."""
-        self.said, self._spaces = True, []
-
-    def space(self, text: str) -> None:
-        """White space, told if content follows."""
-        self._spaces.append(text)
-
-    def say(self, text: str) -> None:
-        """Content; white space in front of it counts only where nothing else stood before."""
-        if not self.said:
-            words = text.lstrip()
-            if not words:
-                self._spaces.append(text)
-                return
-            text = words if self._marked else "".join([*self._spaces, text])
-            self._spaces = []
-        if text:
-            self.said, self.fresh = True, False
-            self._events.append(Content(text))
-
-    def think(self, text: str) -> None:
-        """Thoughts, without the white space around them."""
-        _, newline, line = text.rpartition("\n")
-        self.line = (line if newline else self.line + line).lstrip()[:1]
-        words = text.rstrip()
-        if words:
-            before = "".join(self._spaces) + words
-            self._events.append(Thoughts(before if self.said else before.lstrip()))
-            self.said, self._spaces = True, []
-        self._spaces.append(text[len(words) :])
-
-
 _PIECE = 4096  # characters looked at together, so that many vain attempts stay cheap
 Step = Callable[[bool], None]
 
@@ -157,9 +95,8 @@ class AnswerReader:
         always = bool(form.thoughts.ends) and not form.thoughts.begins  # an answer begins with its thoughts
         self._step: Step = self._thoughts if always else self._content
         self._home: Step = self._content  # where text belongs that was no call after all
-        self._attempt: Attempt | None = None
-        self._doubted: list[Event] | None = None  # of a call that may be none, whose text is `_raw`
-        self._raw = ""
+        self._candidates: Sequence[Candidate] = ()  # what the call may be that is held
+        self._until = ""  # what must come before that is worth another look
         self._last: CallShape | None = None  # of the call that has just been read
         self._comma = False  # behind it
         self._refused = False  # no call begins at the very beginning of the text
@@ -173,15 +110,19 @@ class AnswerReader:
     def feed(self, text: str) -> list[Event]:
         """What `text` completes."""
         for at in range(0, len(text), _PIECE):
-            self._text += text[at : at + _PIECE]
-            self._run(False)
+            piece = text[at : at + _PIECE]
+            self._text += piece
+            if self._until in piece:
+                self._run(False)
         return self._told.take()
 
     def finish(self, cut: bool = False) -> list[Event]:
         """What was held back at the end of the answer. cut: it did not end by itself: a call stays as far as it came,
         and the beginning of one that has no name yet is left out."""
-        if cut and self._doubted is None and self._within_calls():
-            self._attempt, self._text = None, ""
+        if cut and self._within_calls():
+            found = (read_call(each, self._text, self._tools, True) for each in self._candidates)
+            self._told.add([replace(each.call, whole=False) for each in found if isinstance(each, Read)][:1])
+            self._text = ""
         self._run(True)
         return self._told.take()
 
@@ -189,12 +130,17 @@ class AnswerReader:
         """Whether what is held back belongs to a call, as far as that can be told."""
         first = [str(opening[0]) for opening, _ in self._marks.marked_calls]
         marked = len(self._text) > 1 and any(mark.startswith(self._text) for mark in first)
-        return marked or self._attempt is not None or self._step == self._called
+        return marked or (self._step == self._calling and not self._doubted) or self._step == self._called
 
-    def _run(self, final: bool) -> None:
-        while self._text or (final and (self._attempt is not None or self._doubted is not None)):
+    @property
+    def _doubted(self) -> bool:
+        """Whether a call is held in the middle of a sentence of thoughts: it may only be spoken of."""
+        return self._home == self._thoughts and bool(self._told.line)
+
+    def _run(self, over: bool) -> None:
+        while self._text:
             before = len(self._text), self._step, self._refused, self._told.fresh
-            self._step(final)
+            self._step(over)
             if (len(self._text), self._step, self._refused, self._told.fresh) == before:
                 break
 
@@ -206,10 +152,10 @@ class AnswerReader:
 
     # Content and thoughts
 
-    def _content(self, final: bool) -> None:
-        if self._told.fresh and self._bare(final):
+    def _content(self, over: bool) -> None:
+        if self._told.fresh and self._bare(over):
             return
-        found = self._find(self._marks.in_content, final)
+        found = self._find(self._marks.in_content, over)
         self._told.say(self._take(found.start))
         if found.meaning is None:
             return
@@ -220,7 +166,7 @@ class AnswerReader:
             self._told.say(self._take(found.length))
             return
         if found.meaning in (OVER, CLOSED):
-            self._over(found.length, self._told.say, final)
+            self._over(found.length, self._told.say, over)
             return
         marker = self._take(found.length)
         if found.meaning is THINK and self._told.said and "|" not in marker:
@@ -231,17 +177,16 @@ class AnswerReader:
         else:
             self._told.begin_part()
 
-    def _thoughts(self, final: bool) -> None:
-        found = self._find(self._marks.in_thoughts, final)
+    def _thoughts(self, over: bool) -> None:
+        found = self._find(self._marks.in_thoughts, over)
         self._told.think(self._take(found.start))
         if found.meaning is None:
             return
         if found.meaning is CALL:
-            self._doubted = [] if self._told.line else None  # in the middle of a sentence it may only be spoken of
             self._try(self._marks.marked_calls, self._thoughts)
             return
         if found.meaning is OVER:
-            self._over(found.length, self._told.think, final)
+            self._over(found.length, self._told.think, over)
             return
         marker = self._take(found.length)
         if found.meaning is THINK:  # once more, though the prompt has opened them
@@ -250,48 +195,48 @@ class AnswerReader:
         self._step = self._content
         self._told.begin_part()
 
-    def _find(self, markers: Markers, final: bool) -> Found:
+    def _find(self, markers: Markers, over: bool) -> Found:
         """The next marker. Where a call was tried in vain, another marker, or one character of text."""
         if not self._refused:
-            return markers.find(self._text, final, CALL)
-        found = markers.at(self._text, 0, final, None, without=CALL)
+            return markers.find(self._text, over, CALL)
+        found = markers.at(self._text, 0, over, None, without=CALL)
         if isinstance(found, Found):
             return found
         return Found(0, 0) if found is MORE else Found(1, 1)
 
-    def _over(self, length: int, say: Callable[[str], None], final: bool) -> None:
+    def _over(self, length: int, say: Callable[[str], None], over: bool) -> None:
         """What closes a turn means that only where nothing else follows."""
         at = skip_space(self._text, length)
         while at < len(self._text):
-            found = self._marks.endings.at(self._text, at, final)
+            found = self._marks.endings.at(self._text, at, over)
             if not isinstance(found, Found):
                 if found is None:
                     say(self._take(length))
                 return
             at = skip_space(self._text, found.end)
-        if final:
+        if over:
             self._text = ""
 
     # Calls
 
-    def _bare(self, final: bool) -> bool:
+    def _bare(self, over: bool) -> bool:
         """Whether it is being looked into if a call begins here that nothing announces."""
         start = skip_space(self._text, 0)
         if start == len(self._text):
             return False
-        if self._skip_leftovers(start, final):
+        if self._skip_leftovers(start, over):
             return True
         self._told.fresh = False
         known = (*self._marks.marked_calls, *self._marks.bare_calls)
-        candidates = [each for each in known if self._may_begin(each, start, final)]
+        candidates = [each for each in known if self._may_begin(each, start, over)]
         if candidates:
             self._told.space(self._take(start))
             self._try(candidates, self._content)
         return bool(candidates)
 
-    def _skip_leftovers(self, start: int, final: bool) -> bool:
+    def _skip_leftovers(self, start: int, over: bool) -> bool:
         """Past what stands in front of an answer and is none; whether that was done or may have to be."""
-        found = self._marks.leftovers.at(self._text, start, final)
+        found = self._marks.leftovers.at(self._text, start, over)
         word = self._form.word
         if isinstance(found, Found):
             self._take(found.end)
@@ -301,12 +246,12 @@ class AnswerReader:
             self._told.begin_part()
             self._told.fresh = False
         elif found is None:
-            return bool(word) and not final and word.startswith(self._text[start:])
+            return bool(word) and not over and word.startswith(self._text[start:])
         return True
 
-    def _may_begin(self, candidate: Candidate, start: int, final: bool) -> bool:
+    def _may_begin(self, candidate: Candidate, start: int, over: bool) -> bool:
         opening, shape = candidate
-        found = match(opening, self._text, start, final) if opening else Match(start)
+        found = match(opening, self._text, start, over) if opening else Match(start)
         if not isinstance(found, Match):
             return found is MORE
         at = skip_space(self._text, found.end)
@@ -314,57 +259,59 @@ class AnswerReader:
             return at == len(self._text) or self._text[at] in "{["
         return not self._tools.unknown
 
-    def _try(self, candidates: list[Candidate], home: Step) -> None:
-        self._home, self._step = home, self._calling
-        self._attempt = Attempt(candidates, self._tools)
+    def _try(self, candidates: Sequence[Candidate], home: Step) -> None:
+        self._home, self._step, self._candidates = home, self._calling, candidates
 
-    def _calling(self, final: bool) -> None:
-        attempt = self._attempt
-        assert attempt is not None
-        text, self._text = self._text, ""
-        told = attempt.feed(text, final)
-        if self._doubted is None:
-            self._told.add(told)
-        else:
-            self._doubted += told
-        if not (attempt.done or attempt.failed or attempt.broken):
-            return
-        self._attempt, self._text = None, attempt.source.rest
-        if attempt.failed:
-            self._step, self._refused, self._doubted = self._home, True, None
-        elif self._doubted is not None and attempt.broken:
-            self._told.think(attempt.source.read)
-            self._step, self._doubted = self._thoughts, None
-        elif self._doubted is not None:
-            self._raw, self._last, self._step = attempt.source.read, attempt.shape, self._doubting
-        elif attempt.broken:
-            self._told.add([CallBroken(attempt.source.read)])
-            self._step = self._content
-            self._told.go_on()
-        else:
-            self._last, self._comma, self._step = attempt.shape, False, self._called
+    def _calling(self, over: bool) -> None:
+        self._until = ""
+        for candidate in self._candidates:
+            found = read_call(candidate, self._text, self._tools, over)
+            if isinstance(found, Held):
+                self._until = found.until
+                return
+            if found is not None and found.lacks is None:
+                self._broken(found.end)
+                return
+            if found is not None:
+                self._read(found, candidate[1], over)
+                return
+        self._step, self._candidates, self._refused = self._home, (), True
 
-    def _doubting(self, final: bool) -> None:
-        """Behind a call in the middle of a thought: it was one if what follows calls does follow."""
-        start = skip_space(self._text, 0)
-        if start == len(self._text) and not final:
-            return
-        closer = self._marks.behind_call.at(self._text, start, final)
-        opening = self._marks.in_thoughts.at(self._text, start, final)
-        if MORE in (closer, opening):
-            return
-        follows = (isinstance(closer, Found) and is_tag(closer.meaning)) or (
-            isinstance(opening, Found) and opening.meaning is not ANSWER
-        )
-        if follows or start == len(self._text):
-            self._told.add(self._doubted or [])
-            self._comma, self._step = False, self._called
-        else:
-            self._told.think(self._raw)
+    def _broken(self, end: int) -> None:
+        """What never became a call is shown; in the middle of a thought it was only spoken of."""
+        written, self._candidates = self._take(end), ()
+        if self._doubted:
+            self._told.think(written)
             self._step = self._thoughts
-        self._doubted = None
+        else:
+            self._told.show(written)
+            self._step = self._content
 
-    def _called(self, final: bool) -> None:
+    def _read(self, found: Read, shape: CallShape, over: bool) -> None:
+        meant = self._is_meant(found.end, over) if self._doubted else True
+        if meant is None:
+            return
+        written, self._candidates = self._take(found.end), ()
+        if meant:
+            self._told.add([replace(found.call, arguments=found.call.arguments + (found.lacks or ""))])
+            self._last, self._comma, self._step = shape, False, self._called
+        else:
+            self._told.think(written)
+            self._step = self._thoughts
+
+    def _is_meant(self, end: int, over: bool) -> bool | None:
+        """Whether a call in the middle of a thought is one: if what follows calls does follow. None: not known yet."""
+        at = skip_space(self._text, end)
+        if at == len(self._text):
+            return True if over else None
+        closer = self._marks.behind_call.at(self._text, at, over)
+        opening = self._marks.in_thoughts.at(self._text, at, over)
+        if MORE in (closer, opening):
+            return None
+        closed = isinstance(closer, Found) and is_tag(closer.meaning)
+        return closed or (isinstance(opening, Found) and opening.meaning is not ANSWER)
+
+    def _called(self, over: bool) -> None:
         """Behind a call: another one, what closes it, or content."""
         self._take(skip_space(self._text, 0))
         if not self._text:
@@ -373,7 +320,7 @@ class AnswerReader:
         if candidates:
             self._try(candidates, self._called)
             return
-        closer = self._marks.behind_call.at(self._text, 0, final)
+        closer = self._marks.behind_call.at(self._text, 0, over)
         if isinstance(closer, Found):
             self._comma = self._comma or closer.meaning in (",", ";")
             self._take(closer.end)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from omnidraft.prompting.formats.chat_format import CallBegun, Content, collect
+from omnidraft.prompting.formats.chat_format import Call, Content, collect
 from omnidraft.prompting.formats.open import open_reader
 from tests.prompting.reading import format_of_source, read
 from tests.prompting.tool_templates import TEMPLATES
@@ -114,7 +114,7 @@ def test_nothing_is_held_back_that_cannot_become_one():
         assert reader.feed("more") == [Content("more")]
     reader = open_reader(HERMES, TOOLS)
     assert reader.feed(CALL) == []
-    assert isinstance(reader.finish()[0], CallBegun)
+    assert isinstance(reader.finish()[0], Call)
 
 
 @pytest.mark.parametrize(("text", "told"), [
