@@ -9,6 +9,7 @@ from pathlib import Path
 
 from omnidraft.cli.report import add_action
 from omnidraft.storage.encryption import change_passphrase, make_plain, open_home
+from omnidraft.storage.encryption.conversion import is_unsettled
 from omnidraft.storage.encryption.header import NEW_VARIABLE, Asked, read_header
 from omnidraft.storage.paths import data_root
 
@@ -30,12 +31,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _status(args: argparse.Namespace) -> str:
     root = data_root(args.data_dir)
-    header = read_header(root)
-    if header is None:
-        return f"The data in {root} is not encrypted."
-    if header.step:
-        return f"The data in {root} is being made {header.becomes}; the next start with the passphrase ends it."
-    return f"The data in {root} is encrypted."
+    told = f"The data in {root} is {'not ' if read_header(root) is None else ''}encrypted."
+    return f"{told} The next start removes what a conversion left there." if is_unsettled(root) else told
 
 
 def _on(args: argparse.Namespace) -> str:

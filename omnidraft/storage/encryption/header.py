@@ -1,4 +1,4 @@
-"""The file that makes a data home an encrypted one: its key, wrapped by a passphrase, and what is being done to it.
+"""The file that makes a data home an encrypted one: its key, wrapped by a passphrase.
 
 The passphrase is stretched by scrypt; the wrapped key is authenticated, so a wrong passphrase is known for one before
 anything is read. Another passphrase wraps the same key anew, and no other file changes. A wrapped key that is replaced
@@ -14,9 +14,8 @@ import json
 import os
 import sys
 import unicodedata
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
 
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.storage.files import read_json, reason, sync_folder, write_atomically
@@ -28,20 +27,16 @@ SHORTEST = 8  # characters of a passphrase
 COST = 1 << 17  # scrypt's: 128 MiB of memory and about half a second a guess
 _LEAST, _MOST = 1 << 10, 1 << 20  # a planted header shall not take all memory
 _BLOCKS, _NONCE = 8, 12
-Step = Literal["", "copying", "swapping", "erasing"]
-Kind = Literal["encrypted", "plain"]
 
 
 @dataclass(frozen=True)
 class Header:
-    """step: of a conversion under way, "" if there is none; becomes: what the home is behind it."""
+    """A home's key as a passphrase wraps it; cost: scrypt's."""
 
     salt: bytes
     cost: int
     nonce: bytes
     wrapped: bytes
-    step: Step = ""
-    becomes: Kind = "encrypted"
 
     def key(self, passphrase: str) -> bytes:
         """The home's key. SettingsError for a wrong passphrase."""
@@ -51,16 +46,6 @@ class Header:
             return _cipher(passphrase, self.salt, self.cost).decrypt(self.nonce, self.wrapped, _about(self.cost))
         except InvalidTag:
             raise SettingsError("That is not the passphrase of this data; nothing was changed.") from None
-
-    @property
-    def wrapping(self) -> tuple[bytes, ...]:
-        """What a passphrase is needed for, whatever is being done to the home."""
-        return self.salt, self.nonce, self.wrapped
-
-    def rewrapped(self, key: bytes, passphrase: str) -> Header:
-        """The same for another passphrase."""
-        fresh = wrap(key, passphrase, self.cost)
-        return replace(self, salt=fresh.salt, nonce=fresh.nonce, wrapped=fresh.wrapped)
 
 
 def wrap(key: bytes, passphrase: str, cost: int | None = None) -> Header:
@@ -80,7 +65,9 @@ def read_header(root: Path) -> Header | None:
         if values["format"] != FORMAT or values["version"] != VERSION:
             raise StorageError(f"{path} was written by another version of OmniDraft.")
         given = {name: bytes.fromhex(values[name]) for name in ("salt", "nonce", "wrapped")}
-        header = Header(cost=int(values["cost"]), step=values["step"], becomes=values["becomes"], **given)
+        header = Header(cost=int(values["cost"]), **given)
+        if values.get("step"):
+            raise StorageError(f"{path}: an earlier version was converting this data; start that once more to end it.")
     except (FileNotFoundError, NotADirectoryError):  # who makes the home says what is wrong with its place
         return None
     except OSError as error:
@@ -95,7 +82,7 @@ def read_header(root: Path) -> Header | None:
 def write_header(root: Path, header: Header) -> None:
     """Have the home say this; what it said is kept as a copy if its key was wrapped otherwise."""
     before = read_header(root)
-    if before is not None and before.wrapping != header.wrapping:
+    if before is not None and before != header:
         write_atomically(_next_copy(root), (root / HEADER).read_bytes())
     values = {name: value.hex() if isinstance(value, bytes) else value for name, value in asdict(header).items()}
     about = "The key of this folder's data, wrapped by a passphrase: without this file nobody can read it, ever."

@@ -1,4 +1,4 @@
-"""A data home is opened: made encrypted or gone on with if that is wanted, its key unwrapped and held.
+"""A data home is opened: made encrypted if that is wanted, its key unwrapped and held.
 
 Every program that uses a home shares its lock; one that converts it or changes its header has the lock for itself. A
 header is looked at first, so that nobody waits while another types a passphrase, and counts only if it is the same once
@@ -11,18 +11,25 @@ import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.processes import system
 from omnidraft.storage import vault
-from omnidraft.storage.encryption.conversion import Conversion, refuse_unlike
-from omnidraft.storage.encryption.header import Asked, Header, header_copies, read_header, wrap, write_header
+from omnidraft.storage.encryption.conversion import convert, is_unsettled, refuse_unlike, settle
+from omnidraft.storage.encryption.header import (
+    Asked,
+    Header,
+    header_copies,
+    read_header,
+    retire_header,
+    wrap,
+    write_header,
+)
 from omnidraft.storage.files import erase
-from omnidraft.storage.paths import DataHome, data_root, find_data_home
+from omnidraft.storage.paths import data_root, find_data_home
 from omnidraft.storage.scratch import FileLock
-from omnidraft.storage.vault import HEADER, KEY_BYTES, LOCK, Vault, busy, locked, part_of
+from omnidraft.storage.vault import HEADER, KEY_BYTES, LOCK, Vault, busy, locked
 
 LIBRARIES = ("cryptography", "sqlcipher3")
 NOT_ENCRYPTED = "The data in {} is not encrypted."
@@ -47,13 +54,13 @@ class Opened:
 def open_home(explicit: Path | str | None, asked: Asked, encrypt: bool = False) -> Opened:
     """Use the data home that `find_data_home(explicit)` names, and hold its key if it is encrypted.
 
-    encrypt: make it so first, if it is not. A conversion that was interrupted is ended first. SettingsError if there
-    is no passphrase or a wrong one, StorageError if the home cannot be converted or this system cannot do it.
+    encrypt: make it so first, if it is not. What an interrupted conversion left goes first. SettingsError if there is
+    no passphrase or a wrong one, StorageError if the home cannot be converted or this system cannot do it.
     """
     home = _Home(data_root(explicit), asked)
     while True:
         header = read_header(home.root)
-        if (header is None and encrypt) or (header is not None and header.step):
+        if (header is None and encrypt) or is_unsettled(home.root):
             home.settle(encrypt)
             continue
         key = home.key(header)
@@ -67,9 +74,8 @@ def make_plain(explicit: Path | str | None, asked: Asked) -> Path:
     """Make an encrypted home readable to everybody again; where it is."""
     home = _Home(data_root(explicit), asked)
     with home.alone() as (header, key):
-        header = home.ended(header, key)
         if header is not None:  # else an interrupted way back has just ended
-            home.convert(replace(header, step="copying", becomes="plain"), key)
+            convert(home.root, key, False, lambda: retire_header(home.root))
     return home.root
 
 
@@ -80,11 +86,10 @@ def change_passphrase(explicit: Path | str | None, asked: Asked, new: Asked) -> 
     missing = "Give the new passphrase on a terminal, with --new-passphrase-file or OMNIDRAFT_NEW_PASSPHRASE."
     new.new(missing)
     with home.alone() as (header, key):
-        header = home.ended(header, key)
         if header is None:
             raise SettingsError(NOT_ENCRYPTED.format(home.root))
-        _refuse_unlike(home.root, key)
-        write_header(home.root, header.rewrapped(key, new.new(missing)))
+        refuse_unlike(home.root, key)
+        write_header(home.root, wrap(key, new.new(missing), header.cost))
     return home.root
 
 
@@ -93,20 +98,21 @@ class _Home:
 
     def __init__(self, root: Path, asked: Asked) -> None:
         self.root, self._asked = root, asked
-        self._known: tuple[tuple[bytes, ...], bytes] = ((), b"")
+        self._known: tuple[Header | None, bytes] = None, b""
 
     def key(self, header: Header | None) -> bytes:
         """The key in a header; b"" where there is none."""
         if header is None:
             return b""
         _check_system()
-        if self._known[0] != header.wrapping:
-            self._known = header.wrapping, header.key(self._asked.known(locked(self.root)))
+        if self._known[0] != header:
+            self._known = header, header.key(self._asked.known(locked(self.root)))
         return self._known[1]
 
     @contextmanager
     def alone(self, plain: bool = False) -> Iterator[tuple[Header | None, bytes]]:
-        """The header and its key as they are while no other program uses the home. StorageError if one does.
+        """The header and its key as they are while no other program uses the home, and nothing of a conversion is left
+        in it. StorageError if a program does.
 
         plain: it may be plain; SettingsError otherwise.
         """
@@ -114,7 +120,7 @@ class _Home:
         while True:
             header = read_header(self.root)
             key = self.key(header)
-            if header is None and not plain:
+            if header is None and not (plain or is_unsettled(self.root)):
                 raise SettingsError(NOT_ENCRYPTED.format(self.root))
             if not lock.acquire():
                 raise StorageError(busy(self.root))
@@ -123,32 +129,22 @@ class _Home:
             lock.release()
         try:
             vault.sweep()
+            settle(self.root, key)
             yield header, key
         finally:
             lock.release()
 
     def settle(self, encrypt: bool) -> None:
-        """End a conversion that is due; then, if the home is plain, make it encrypted if that is wanted."""
+        """Remove what a conversion left; then, if the home is plain, make it encrypted if that is wanted."""
         _check_system()
-        if read_header(self.root) is None:
+        if encrypt and read_header(self.root) is None:
             self._asked.new(_NEEDS_NEW)
         find_data_home(self.root)
-        with self.alone(plain=True) as (header, key):
-            header = self.ended(header, key)
+        with self.alone(plain=True) as (header, _):
             if header is None and encrypt:
                 key = os.urandom(KEY_BYTES)
-                self.convert(replace(wrap(key, self._asked.new(_NEEDS_NEW)), step="copying"), key)
-
-    def ended(self, header: Header | None, key: bytes) -> Header | None:
-        """The header once no conversion is due."""
-        return self.convert(header, key) if header is not None and header.step else header
-
-    def convert(self, header: Header, key: bytes) -> Header | None:
-        opened = Vault(self.root, key)
-        try:
-            return Conversion(DataHome(self.root), opened, header).run()
-        finally:
-            opened.close()
+                made = wrap(key, self._asked.new(_NEEDS_NEW))
+                convert(self.root, key, True, lambda: write_header(self.root, made))
 
 
 def _shared(root: Path) -> FileLock:
@@ -181,20 +177,13 @@ def _drop_copies(root: Path, key: bytes) -> None:
     if not copies:
         return
     try:
-        _refuse_unlike(root, key)
+        refuse_unlike(root, key)
     except StorageError as error:
         if not key:
             raise StorageError(f"{error} {HEADER} is missing, and {copies[-1]} is its last copy.") from None
         return  # damaged, or written just now: the next start looks again
     for copy in copies:
         erase(copy)
-
-
-def _refuse_unlike(root: Path, key: bytes) -> None:
-    """StorageError unless every file opens with what follows from the key, or is readable if that is b""."""
-    home = DataHome(root)
-    keys = Vault(root, key, memory=root)
-    refuse_unlike(home.profiles, lambda path: keys.key(part_of(path.relative_to(home.profiles))) if key else None)
 
 
 def _check_system() -> None:

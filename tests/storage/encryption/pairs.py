@@ -1,9 +1,9 @@
 """Two programs with one data home, as real processes: the first is held at a point of its work, the second runs then.
 
 `pairs.py TEMPLATES FOLDER` reads a scenario per line of stdin (JSON, see `Scenario`) and answers each with a line: the
-exit codes of both, what is wrong with the home afterwards, "" if nothing is, and what the home's header said at each
-step of the first. TEMPLATES has a home "plain" and one "sealed". Libraries are loaded once, each program is a fork that
-runs the command line's own `main`.
+exit codes of both, what is wrong with the home afterwards, "" if nothing is, and which key and folders of conversions
+the home had at each step of the first. TEMPLATES has a home "plain" and one "sealed". Libraries are loaded once, each
+program is a fork that runs the command line's own `main`.
 
 A point is a number of steps: looks at folders and changes of the file system. The passphrase comes through a pipe with
 a name, so that a program that waits for it is known to.
@@ -31,7 +31,7 @@ from omnidraft import __main__ as command_line
 from omnidraft.chats import ChatStore
 from omnidraft.cli import encryption, profile  # noqa: F401 (loaded before the forks)
 from omnidraft.storage.encryption import header
-from omnidraft.storage.encryption.conversion import NEW, OLD
+from omnidraft.storage.encryption.conversion import MADE, OLD
 from omnidraft.storage.files import write_atomically
 from omnidraft.storage.vault import HEADER, is_sealed
 from tests.storage.encryption.homes import PASSPHRASE, QUICK, opened, told
@@ -42,6 +42,7 @@ GOOD = (0, 2)  # done, or refused in a sentence
 TOLD: list = []  # what is in the homes
 STEPS = ("rename", "replace", "unlink", "rmdir", "fsync", "listdir")  # who only lists is held at the last
 MEANWHILE = "Asked meanwhile"  # what the app adds
+LEFT = (*MADE.values(), OLD)
 COMMANDS = ("app", "on", "off", "change", "status", "list")
 
 
@@ -151,7 +152,8 @@ def _stepping(do: Callable, root: Path, said: list[str], stops: tuple[int, int],
 
     def step(*args, **options):
         now = header.read_header(root)
-        said.append(f"{now.becomes} {now.step} {now.wrapped.hex()[:4]}" if now else "none none")
+        left = [name for name in LEFT if (root / name).exists()]
+        said.append(f"{now.wrapped.hex()[:4] if now else 'none'} {'+'.join(left)}")
         if len(said) == kill:
             os.kill(os.getpid(), signal.SIGKILL)
         if len(said) == hold:
@@ -245,7 +247,7 @@ def _look(root: Path, wanted: list[str]) -> str:
 def _mixed(root: Path) -> str:
     """A home is wholly what its header says, and nothing of a conversion is left."""
     encrypted = (root / HEADER).exists()
-    left = [name for name in (NEW, OLD) if (root / name).exists()]
+    left = [name for name in LEFT if (root / name).exists()]
     if left:
         return f"left: {left}"
     for file in (root / "profiles").rglob("*"):

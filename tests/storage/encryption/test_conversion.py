@@ -14,7 +14,7 @@ from omnidraft.learning.material.history import History
 from omnidraft.processes import system
 from omnidraft.settings.file import load_settings
 from omnidraft.storage.encryption import change_passphrase, conversion, make_plain
-from omnidraft.storage.encryption.conversion import NEW, OLD
+from omnidraft.storage.encryption.conversion import MADE, OLD
 from omnidraft.storage.encryption.header import header_copies, read_header
 from omnidraft.storage.paths import find_data_home
 from omnidraft.storage.scratch import FileLock
@@ -62,8 +62,8 @@ def test_a_home_in_use_is_encrypted_with_all_it_holds(home):
         assert held(home) == before
         assert found(home, needles()) == set()
     assert found(home, needles()) == set()
-    assert not [path for path in (home / NEW, home / OLD, home / "uploads") if path.exists()]
-    assert not read_header(home).step
+    assert not [path for path in (*map(home.joinpath, (*MADE.values(), OLD)), home / "uploads") if path.exists()]
+    assert read_header(home) is not None
     assert sorted(os.listdir(home / "profiles")) == ["default", "empty"]
     with pytest.raises(StorageError, match="is encrypted"):
         held(home)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -33,7 +32,7 @@ def test_short_ones_are_refused():
 
 def test_a_header_comes_back_and_holds_neither_key_nor_passphrase(tmp_path):
     assert read_header(tmp_path) is None
-    header = replace(wrap(KEY, PASSPHRASE, QUICK), step="swapping", becomes="plain")
+    header = wrap(KEY, PASSPHRASE, QUICK)
     write_header(tmp_path, header)
     assert read_header(tmp_path) == header
     text = (tmp_path / HEADER).read_text()
@@ -44,11 +43,11 @@ def test_a_header_comes_back_and_holds_neither_key_nor_passphrase(tmp_path):
 
 @pytest.mark.parametrize("change", [
     {"cost": 1 << 40}, {"cost": 1000}, {"cost": "many"}, {"nonce": "00"}, {"wrapped": "no hex"}, {"format": "other"},
-    {"salt": None},
+    {"salt": None}, {"step": "swapping"},
 ])  # fmt: skip
 def test_a_damaged_header_is_refused_before_it_costs_anything(tmp_path, change):
     write_header(tmp_path, wrap(KEY, PASSPHRASE, QUICK))
     values = json.loads((tmp_path / HEADER).read_text()) | change
     (tmp_path / HEADER).write_text(json.dumps(values))
-    with pytest.raises(StorageError, match=r"damaged|another version"):
+    with pytest.raises(StorageError, match=r"damaged|another version|an earlier version"):
         read_header(tmp_path)

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from omnidraft.processes import system
+from omnidraft.storage.encryption.conversion import MADE, OLD
 from omnidraft.storage.paths import find_data_home
 from tests.storage.encryption.homes import fill, opened
 from tests.storage.encryption.pairs import COMMANDS, Scenario
@@ -25,7 +26,7 @@ STARTS = ("plain", "sealed")
 CONVERTING = (("plain", "on"), ("sealed", "off"))
 KILLS = 200  # of conversions, at least
 FEW = 40
-Steps = dict[tuple[str, str], list[str]]  # what the header says at each step of each command, alone, by home
+Steps = dict[tuple[str, str], list[str]]  # what stands in the home at each step of each command, alone, by home
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def play(scenarios: Iterable[Scenario], templates: Path, folder: Path) -> list[t
 
 
 def points(said: list[str]) -> list[int]:
-    """The first step, the middle one and the last of each run of steps in which the header says the same."""
+    """The first step, the middle one and the last of each run of steps in which the home is the same."""
     starts = [n for n in range(len(said)) if n == 0 or said[n] != said[n - 1]]
     ends = [*starts[1:], len(said)][: len(starts)]
     return sorted(
@@ -73,7 +74,7 @@ def steps(templates, folder) -> Steps:
 def lost(steps: Steps) -> list[Scenario]:
     """Each of these lost the key once: a header was read before another program's conversion had ended."""
     said = steps["plain", "on"]
-    copying = next(n for n in range(len(said)) if "copying" in said[n]) + 2
+    copying = next(n for n in range(len(said)) if MADE[True] in said[n]) + 2
     waiting = [Scenario("plain", "on", second, copying, "behind") for second in ("list", "app", "on", "change")]
     return [*waiting, *(Scenario("sealed", "off", second, -1, "before") for second in ("off", "change", "app", "list"))]
 
@@ -100,10 +101,12 @@ def check(played: list[tuple[Scenario, dict]]) -> None:
 
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("start", "way"), CONVERTING)
-def test_killed_at_any_step_it_is_ended_by_the_next_start(steps, templates, folder, start, way, every):
+def test_killed_at_any_step_the_home_opens_and_nothing_is_left(steps, templates, folder, start, way, every):
     said = steps[start, way]
     points = range(1, len(said) + 1, every)
-    assert {said[point - 1].split()[1] for point in points} >= {"copying", "swapping", "erasing"}
+    made = MADE[way == "on"]
+    assert {said[point - 1].split(" ")[1] for point in points} >= {made, OLD}
+    assert {f"{made}+{OLD}"} <= {each.split(" ")[1] for each in said}
     again = [Scenario(start, way, way, point, killed="first") for point in points]
     check(play(again, templates, folder / f"{way}-{every}"))
 
