@@ -24,13 +24,11 @@ from omnidraft.prompting.formats.pattern import (
     NAME,
     Found,
     Markers,
-    Match,
     Pattern,
     atoms,
     ends,
     groups,
     is_tag,
-    match,
     skip_space,
 )
 from omnidraft.prompting.formats.told import Told
@@ -78,7 +76,7 @@ def _all(meaning: str, patterns: Any) -> list[tuple[Pattern, Any]]:
 
 
 _PIECE = 4096  # characters looked at together, so that many vain attempts stay cheap
-Step = Callable[[bool], None]
+Step = Callable[[bool], bool]  # over: no more will come; whether anything was read
 
 
 class AnswerReader:
@@ -91,21 +89,17 @@ class AnswerReader:
         self._form, self._tools = form, Tools(tools)
         self._marks = ReaderMarks(form, form.calls if tools is None or tools else ())
         self._told = Told()
-        self._text = ""
+        self._text = begun
         always = bool(form.thoughts.ends) and not form.thoughts.begins  # an answer begins with its thoughts
         self._step: Step = self._thoughts if always else self._content
-        self._home: Step = self._content  # where text belongs that was no call after all
-        self._candidates: Sequence[Candidate] = ()  # what the call may be that is held
+        self._held: Sequence[Candidate] = ()  # what the text may be from here on: a call that has not ended
         self._until = ""  # what must come before that is worth another look
         self._last: CallShape | None = None  # of the call that has just been read
         self._comma = False  # behind it
-        self._refused = False  # no call begins at the very beginning of the text
-        if begun:
-            self._text = begun
-            self._run(False)
-            if self._step == self._content and all(map(is_tag, atoms(begun))):
-                self._told = Told()  # the prompt's own words, of which the answer is no part
-                self._told.begin_part()
+        self._run(False)
+        if begun and self._step == self._content and all(map(is_tag, atoms(begun))):
+            self._told = Told()  # the prompt's own words, of which the answer is no part
+            self._told.begin_part()
 
     def feed(self, text: str) -> list[Event]:
         """What `text` completes."""
@@ -120,7 +114,7 @@ class AnswerReader:
         """What was held back at the end of the answer. cut: it did not end by itself: a call stays as far as it came,
         and the beginning of one that has no name yet is left out."""
         if cut and self._within_calls():
-            found = (read_call(each, self._text, self._tools, True) for each in self._candidates)
+            found = (read_call(each, self._text, self._tools, True) for each in self._held)
             self._told.add([replace(each.call, whole=False) for each in found if isinstance(each, Read)][:1])
             self._text = ""
         self._run(True)
@@ -130,44 +124,30 @@ class AnswerReader:
         """Whether what is held back belongs to a call, as far as that can be told."""
         first = [str(opening[0]) for opening, _ in self._marks.marked_calls]
         marked = len(self._text) > 1 and any(mark.startswith(self._text) for mark in first)
-        return marked or (self._step == self._calling and not self._doubted) or self._step == self._called
-
-    @property
-    def _doubted(self) -> bool:
-        """Whether a call is held in the middle of a sentence of thoughts: it may only be spoken of."""
-        return self._home == self._thoughts and bool(self._told.line)
+        return marked or bool(self._held and not self._doubted) or self._step == self._called
 
     def _run(self, over: bool) -> None:
-        while self._text:
-            before = len(self._text), self._step, self._refused, self._told.fresh
-            self._step(over)
-            if (len(self._text), self._step, self._refused, self._told.fresh) == before:
-                break
+        self._held, self._until = (), ""
+        while self._text and self._step(over):
+            pass
 
     def _take(self, count: int) -> str:
         taken, self._text = self._text[:count], self._text[count:]
-        if count:
-            self._refused = False
         return taken
 
     # Content and thoughts
 
-    def _content(self, over: bool) -> None:
-        if self._told.fresh and self._bare(over):
-            return
-        found = self._find(self._marks.in_content, over)
-        self._told.say(self._take(found.start))
-        if found.meaning is None:
-            return
-        if found.meaning is CALL:
-            self._try(self._marks.marked_calls, self._content)
-            return
+    def _content(self, over: bool) -> bool:
+        if self._told.fresh and (read := self._begin(over)) is not None:
+            return read
+        found = self._next(self._marks.in_content, self._told.say, over)
+        if not isinstance(found, Found):
+            return found
         if found.meaning is CLOSED and self._last is None:
             self._told.say(self._take(found.length))
-            return
+            return True
         if found.meaning in (OVER, CLOSED):
-            self._over(found.length, self._told.say, over)
-            return
+            return self._over(found.length, self._told.say, over)
         marker = self._take(found.length)
         if found.meaning is THINK and self._told.said and "|" not in marker:
             self._told.say(marker)  # in the middle of an answer somebody writes about such a tag
@@ -176,35 +156,41 @@ class AnswerReader:
             self._told.begin_thoughts()
         else:
             self._told.begin_part()
+        return True
 
-    def _thoughts(self, over: bool) -> None:
-        found = self._find(self._marks.in_thoughts, over)
-        self._told.think(self._take(found.start))
-        if found.meaning is None:
-            return
-        if found.meaning is CALL:
-            self._try(self._marks.marked_calls, self._thoughts)
-            return
+    def _thoughts(self, over: bool) -> bool:
+        found = self._next(self._marks.in_thoughts, self._told.think, over)
+        if not isinstance(found, Found):
+            return found
         if found.meaning is OVER:
-            self._over(found.length, self._told.think, over)
-            return
+            return self._over(found.length, self._told.think, over)
         marker = self._take(found.length)
         if found.meaning is THINK:  # once more, though the prompt has opened them
             self._told.think(marker if self._told.said else "")
-            return
-        self._step = self._content
-        self._told.begin_part()
+        else:
+            self._step = self._content
+            self._told.begin_part()
+        return True
 
-    def _find(self, markers: Markers, over: bool) -> Found:
-        """The next marker. Where a call was tried in vain, another marker, or one character of text."""
-        if not self._refused:
-            return markers.find(self._text, over, CALL)
-        found = markers.at(self._text, 0, over, None, without=CALL)
-        if isinstance(found, Found):
+    def _next(self, markers: Markers, say: Callable[[str], None], over: bool) -> Found | bool:
+        """The marker that stands here; where there is none, whether text was said or a call was read."""
+        found = markers.find(self._text, over, CALL)
+        say(self._take(found.start))
+        if found.meaning is None:
+            return False
+        if found.meaning is not CALL:
             return found
-        return Found(0, 0) if found is MORE else Found(1, 1)
+        read = self._call(self._marks.marked_calls, over)
+        if read is not None:
+            return read
+        other = markers.at(self._text, 0, over, without=CALL)
+        if isinstance(other, Found):
+            return other
+        if other is None:
+            say(self._take(1))
+        return other is None
 
-    def _over(self, length: int, say: Callable[[str], None], over: bool) -> None:
+    def _over(self, length: int, say: Callable[[str], None], over: bool) -> bool:
         """What closes a turn means that only where nothing else follows."""
         at = skip_space(self._text, length)
         while at < len(self._text):
@@ -212,92 +198,77 @@ class AnswerReader:
             if not isinstance(found, Found):
                 if found is None:
                     say(self._take(length))
-                return
+                return found is None
             at = skip_space(self._text, found.end)
         if over:
             self._text = ""
+        return over
 
-    # Calls
-
-    def _bare(self, over: bool) -> bool:
-        """Whether it is being looked into if a call begins here that nothing announces."""
+    def _begin(self, over: bool) -> bool | None:
+        """Where an answer or a part of it begins, a call may, which nothing announces: whether one was read, or what is
+        no answer; None if neither stands here."""
         start = skip_space(self._text, 0)
         if start == len(self._text):
-            return False
-        if self._skip_leftovers(start, over):
-            return True
-        self._told.fresh = False
-        known = (*self._marks.marked_calls, *self._marks.bare_calls)
-        candidates = [each for each in known if self._may_begin(each, start, over)]
-        if candidates:
-            self._told.space(self._take(start))
-            self._try(candidates, self._content)
-        return bool(candidates)
+            return None
+        if (skipped := self._skip_leftovers(start, over)) is not None:
+            return skipped
+        bare = self._marks.bare_calls
+        calls = [call for call in bare if isinstance(call[1].body, JsonCalls) or not self._tools.unknown]
+        self._told.space(self._take(start))
+        read = self._call([*self._marks.marked_calls, *calls], over)
+        if read is None:
+            self._told.fresh = False
+        return read
 
-    def _skip_leftovers(self, start: int, over: bool) -> bool:
-        """Past what stands in front of an answer and is none; whether that was done or may have to be."""
-        found = self._marks.leftovers.at(self._text, start, over)
-        word = self._form.word
+    def _skip_leftovers(self, start: int, over: bool) -> bool | None:
+        """Past what stands in front of an answer and is none; None if nothing does."""
+        found, word = self._marks.leftovers.at(self._text, start, over), self._form.word
         if isinstance(found, Found):
             self._take(found.end)
             self._told.begin_part()
-        elif found is None and word and self._text.startswith(word, start):
+            return True
+        if found is None and word and self._text.startswith(word, start):
             self._take(start + len(word))
             self._told.begin_part()
             self._told.fresh = False
-        elif found is None:
-            return bool(word) and not over and word.startswith(self._text[start:])
-        return True
+            return True
+        waits = found is MORE or (bool(word) and not over and word.startswith(self._text[start:]))
+        return False if waits else None
 
-    def _may_begin(self, candidate: Candidate, start: int, over: bool) -> bool:
-        opening, shape = candidate
-        found = match(opening, self._text, start, over) if opening else Match(start)
-        if not isinstance(found, Match):
-            return found is MORE
-        at = skip_space(self._text, found.end)
-        if isinstance(shape.body, JsonCalls):
-            return at == len(self._text) or self._text[at] in "{["
-        return not self._tools.unknown
+    # Calls
 
-    def _try(self, candidates: Sequence[Candidate], home: Step) -> None:
-        self._home, self._step, self._candidates = home, self._calling, candidates
+    @property
+    def _doubted(self) -> bool:
+        """Whether a call here, in the middle of a sentence of thoughts, may only be spoken of."""
+        return self._step == self._thoughts and bool(self._told.line)
 
-    def _calling(self, over: bool) -> None:
-        self._until = ""
-        for candidate in self._candidates:
+    def _call(self, candidates: Sequence[Candidate], over: bool) -> bool | None:
+        """Whether a call that begins here was read, or is held; None if there is none."""
+        for candidate in candidates:
             found = read_call(candidate, self._text, self._tools, over)
             if isinstance(found, Held):
-                self._until = found.until
-                return
-            if found is not None and found.lacks is None:
-                self._broken(found.end)
-                return
+                self._held, self._until = candidates, found.until
+                return False
             if found is not None:
-                self._read(found, candidate[1], over)
-                return
-        self._step, self._candidates, self._refused = self._home, (), True
+                return self._read(found, candidate[1], over)
+        return None
 
-    def _broken(self, end: int) -> None:
-        """What never became a call is shown; in the middle of a thought it was only spoken of."""
-        written, self._candidates = self._take(end), ()
-        if self._doubted:
+    def _read(self, found: Read, shape: CallShape, over: bool) -> bool:
+        """A call; what never became one is shown, and in the middle of a thought it was only spoken of."""
+        broken = found.lacks is None
+        meant = not self._doubted or (not broken and self._is_meant(found.end, over))
+        if meant is None:
+            return False
+        written = self._take(found.end)
+        if not meant:
             self._told.think(written)
-            self._step = self._thoughts
-        else:
+        elif broken:
             self._told.show(written)
             self._step = self._content
-
-    def _read(self, found: Read, shape: CallShape, over: bool) -> None:
-        meant = self._is_meant(found.end, over) if self._doubted else True
-        if meant is None:
-            return
-        written, self._candidates = self._take(found.end), ()
-        if meant:
+        else:
             self._told.add([replace(found.call, arguments=found.call.arguments + (found.lacks or ""))])
             self._last, self._comma, self._step = shape, False, self._called
-        else:
-            self._told.think(written)
-            self._step = self._thoughts
+        return True
 
     def _is_meant(self, end: int, over: bool) -> bool | None:
         """Whether a call in the middle of a thought is one: if what follows calls does follow. None: not known yet."""
@@ -311,36 +282,30 @@ class AnswerReader:
         closed = isinstance(closer, Found) and is_tag(closer.meaning)
         return closed or (isinstance(opening, Found) and opening.meaning is not ANSWER)
 
-    def _called(self, over: bool) -> None:
+    def _called(self, over: bool) -> bool:
         """Behind a call: another one, what closes it, or content."""
         self._take(skip_space(self._text, 0))
         if not self._text:
-            return
-        candidates = [] if self._refused else self._following()
-        if candidates:
-            self._try(candidates, self._called)
-            return
+            return False
+        read = self._call(self._following(), over)
+        if read is not None:
+            return read
         closer = self._marks.behind_call.at(self._text, 0, over)
         if isinstance(closer, Found):
             self._comma = self._comma or closer.meaning in (",", ";")
             self._take(closer.end)
-        elif closer is not MORE:
+        elif closer is None:
             self._step = self._content
             self._told.begin_part()
+        return closer is not MORE
 
     def _following(self) -> list[Candidate]:
-        """What another call may begin with here."""
-        text, last = self._text, self._last
+        """What another call may be here."""
+        last = self._last
         assert last is not None
-        found = [(opening, shape) for opening, shape in self._marks.marked_calls if _begins(opening, text)]
+        found = list(self._marks.marked_calls)
         if isinstance(last.body, JsonCalls):
-            return [*found, ((), last)] if text[0] in "{[" else found
+            return [*found, ((), last)]
         first = next(iter(last.body.head), NAME)
         listed = self._comma or isinstance(last.body.arguments, LooseArguments)  # or just one below the other
-        next_one = _begins((first,), text) if isinstance(first, str) else listed
-        return [*found, ((), last)] if next_one else found
-
-
-def _begins(opening: Pattern, text: str) -> bool:
-    first = str(opening[0])
-    return text.startswith(first) or first.startswith(text)
+        return [*found, ((), last)] if listed or isinstance(first, str) else found

@@ -52,7 +52,7 @@ class Told:
 
     def show(self, text: str) -> None:
         """Content as it stands, from which it goes on."""
-        self.said, self._spaces = True, []
+        self.said, self.fresh, self._spaces = True, False, []
         self._events.append(Content(text))
 
     def think(self, text: str) -> None:
