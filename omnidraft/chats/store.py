@@ -285,10 +285,6 @@ class ChatStore:
                 added.append(chat)
         return added
 
-    def schema(self) -> set[tuple[str, str]]:
-        """Name and definition of every table and index, for telling a file of ours from one made to look like it."""
-        return set(self._db.all("SELECT name, ifnull(sql, '') FROM sqlite_master"))
-
     # Inside
 
     @contextmanager

@@ -218,18 +218,19 @@ class _Writer:
 
     def _grow(self, delta: dict[str, Any]) -> Iterator[dict[str, Any]]:
         for call in delta.get("tool_calls", ()):
-            if "id" in call:
-                yield from self._begin_call(call)
-            yield from self._add("arguments", call["function"]["arguments"])
+            yield from self._call(call["id"], call["function"])
         for kind, name in (("reasoning", "reasoning_content"), ("text", "content")):
             if delta.get(name):
                 if self._kind != kind:
                     yield from self._begin_text(kind)
                 yield from self._add(kind, delta[name])
 
-    def _begin_call(self, call: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        item = {"type": "function_call", "id": f"fc_{uuid.uuid4().hex}", "call_id": call["id"], "arguments": ""}
-        yield from self._begin("arguments", {**item, "name": call["function"]["name"]})
+    def _call(self, id: str, function: dict[str, str]) -> Iterator[dict[str, Any]]:
+        item = {"type": "function_call", "id": f"fc_{uuid.uuid4().hex}", "call_id": id, **function, "arguments": ""}
+        yield from self._begin("arguments", item)
+        self._items[-1]["arguments"] = given = function["arguments"]
+        if given:
+            yield self._event("response.function_call_arguments.delta", **self._place(), delta=given)
 
     def _begin_text(self, kind: str) -> Iterator[dict[str, Any]]:
         prefix, item = ("rs", {"type": "reasoning", "summary": []})
@@ -247,13 +248,7 @@ class _Writer:
         yield self._event("response.output_item.added", output_index=len(self._items) - 1, item=dict(self._items[-1]))
 
     def _add(self, kind: str, text: str) -> Iterator[dict[str, Any]]:
-        item = self._items[-1]
-        if kind == "arguments":
-            item["arguments"] += text
-            if text:
-                yield self._event("response.function_call_arguments.delta", **self._place(), delta=text)
-            return
-        item["content"][0]["text"] += text
+        self._items[-1]["content"][0]["text"] += text
         more: dict[str, Any] = {"logprobs": []} if kind == "text" else {}
         yield self._event(f"response.{_DONE[kind]}.delta", **self._place(), content_index=0, delta=text, **more)
 
