@@ -18,7 +18,8 @@ from omnidraft.chats import ChatStore
 from omnidraft.decoding.events import Finished, Round, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.decoding.speculation import Guess, Speculation
-from omnidraft.prompting.grammar import behind_thoughts, json_grammar
+from omnidraft.prompting.call_grammar import behind_thoughts
+from omnidraft.prompting.grammar import json_grammar
 from omnidraft.prompting.prompt import RawText
 from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings

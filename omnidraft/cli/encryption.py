@@ -10,7 +10,8 @@ from pathlib import Path
 from omnidraft.cli.report import add_action
 from omnidraft.storage.encryption import change_passphrase, make_plain, open_home
 from omnidraft.storage.encryption.conversion import is_unsettled
-from omnidraft.storage.encryption.header import NEW_VARIABLE, Asked, read_header
+from omnidraft.storage.encryption.header import read_header
+from omnidraft.storage.encryption.passphrase import NEW_VARIABLE, Asked
 from omnidraft.storage.paths import data_root
 
 

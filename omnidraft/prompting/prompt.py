@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 
 from omnidraft.backends.pictures import Picture
 from omnidraft.errors import ContextFull, PictureError
-from omnidraft.prompting.messages import Message, Span, control_spans, whole
+from omnidraft.prompting.messages import Message, whole
 from omnidraft.prompting.templates import ChatTemplate
+from omnidraft.prompting.typed_text import Span, control_spans
 from omnidraft.vocab import Vocabulary
 
 # Pictures in messages: a mark in the text where each stands, and the pictures themselves beside it. A message's

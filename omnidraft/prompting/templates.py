@@ -28,8 +28,6 @@ from omnidraft.prompting.messages import (
     Fields,
     Message,
     Plain,
-    Span,
-    TypedText,
     alternating,
     fields_of_calls,
     flat,
@@ -40,6 +38,7 @@ from omnidraft.prompting.messages import (
 from omnidraft.prompting.own_ids import Place, Speller
 from omnidraft.prompting.rendering import RENDERING, TemplateLimit, template_options
 from omnidraft.prompting.thinking import TRIED, Told, differ, ways_of_thinking
+from omnidraft.prompting.typed_text import Span, TypedText
 from omnidraft.vocab import Vocabulary
 
 # Plain messages through a chat template: the model's own, its variant for tools, or a stand-in. Knows jinja2's errors,

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from omnidraft.errors import StorageError
 from omnidraft.storage.scratch import replacing, sync_folder
-from omnidraft.storage.vault import seal, sealed_bytes, unseal, unsealed_bytes, vault_of
+from omnidraft.storage.sealed import seal, sealed_bytes, unseal, unsealed_bytes
+from omnidraft.storage.vault import vault_of
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,7 @@ import app
 from omnidraft.chats import ChatStore
 from omnidraft.processes import system
 from omnidraft.storage.encryption import header
-from omnidraft.storage.encryption.header import NEW_VARIABLE, VARIABLE
+from omnidraft.storage.encryption.passphrase import NEW_VARIABLE, VARIABLE
 from omnidraft.storage.vault import HEADER
 from tests.storage.encryption.homes import PASSPHRASE, QUICK, found
 

@@ -6,8 +6,8 @@ import pytest
 
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.errors import ModelError, PromptRefused
-from omnidraft.prompting.messages import Span
 from omnidraft.prompting.templates import ChatTemplate
+from omnidraft.prompting.typed_text import Span
 from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from omnidraft.errors import StorageError
-from omnidraft.storage.vault import BLOCK, MAGIC, is_sealed, sealed_bytes, unsealed_bytes
+from omnidraft.storage.sealed import BLOCK, MAGIC, is_sealed, sealed_bytes, unsealed_bytes
 
 KEY, OTHER = bytes(range(32)), bytes(32)
 

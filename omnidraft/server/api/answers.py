@@ -25,7 +25,8 @@ from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.errors import OmniDraftError
-from omnidraft.prompting.grammar import Grammar, behind_thoughts, required_call
+from omnidraft.prompting.call_grammar import behind_thoughts, required_call
+from omnidraft.prompting.grammar import Grammar
 from omnidraft.prompting.grammar_state import GrammarState
 from omnidraft.prompting.prompt import RawText
 from omnidraft.prompting.prompted_model import Continued

@@ -23,7 +23,8 @@ from omnidraft.format import size
 from omnidraft.storage import database
 from omnidraft.storage.files import erase, reason, sync_folder
 from omnidraft.storage.paths import LOG_SUFFIXES, DataHome, make_folder, measured
-from omnidraft.storage.vault import Vault, is_sealed, opens, part_of, seal, unseal
+from omnidraft.storage.sealed import is_sealed, opens, seal, unseal
+from omnidraft.storage.vault import Vault, part_of
 
 _PASSING = (".incoming-", ".outgoing-", ".deleted-", ".new-", ".write-test-")  # what killed programs leave
 _PASSING_ENDS = (".tmp", ".gguf-part", ".lock")

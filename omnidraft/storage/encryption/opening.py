@@ -17,19 +17,13 @@ from omnidraft.errors import SettingsError, StorageError
 from omnidraft.processes import system
 from omnidraft.storage import vault
 from omnidraft.storage.encryption.conversion import convert, is_unsettled, refuse_unlike, settle
-from omnidraft.storage.encryption.header import (
-    Asked,
-    Header,
-    header_copies,
-    read_header,
-    retire_header,
-    wrap,
-    write_header,
-)
+from omnidraft.storage.encryption.header import Header, header_copies, read_header, retire_header, wrap, write_header
+from omnidraft.storage.encryption.passphrase import Asked
 from omnidraft.storage.files import erase
 from omnidraft.storage.paths import data_root, find_data_home
 from omnidraft.storage.scratch import FileLock
-from omnidraft.storage.vault import HEADER, KEY_BYTES, LOCK, Vault, busy, locked
+from omnidraft.storage.sealed import KEY_BYTES
+from omnidraft.storage.vault import HEADER, LOCK, Vault, busy, locked
 
 LIBRARIES = ("cryptography", "sqlcipher3")
 NOT_ENCRYPTED = "The data in {} is not encrypted."

@@ -14,7 +14,7 @@ from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta
 from omnidraft.settings.config import AppSettings, changed
 from omnidraft.settings.file import load_settings, save_settings
 from omnidraft.storage.encryption import header, open_home
-from omnidraft.storage.encryption.header import Asked
+from omnidraft.storage.encryption.passphrase import Asked
 from omnidraft.storage.files import read, write_atomically
 from omnidraft.storage.paths import DataHome, ProfilePaths, find_data_home
 from omnidraft.vocab.ngram_store import NgramStore

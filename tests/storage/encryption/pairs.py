@@ -33,7 +33,8 @@ from omnidraft.cli import encryption, profile  # noqa: F401 (loaded before the f
 from omnidraft.storage.encryption import header
 from omnidraft.storage.encryption.conversion import MADE, OLD
 from omnidraft.storage.files import write_atomically
-from omnidraft.storage.vault import HEADER, is_sealed
+from omnidraft.storage.sealed import is_sealed
+from omnidraft.storage.vault import HEADER
 from tests.storage.encryption.homes import PASSPHRASE, QUICK, opened, told
 
 CHANGED = "another passphrase"

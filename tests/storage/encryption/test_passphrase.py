@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from omnidraft.errors import SettingsError
-from omnidraft.storage.encryption import header
-from omnidraft.storage.encryption.header import VARIABLE, Asked
+from omnidraft.storage.encryption import passphrase
+from omnidraft.storage.encryption.passphrase import VARIABLE, Asked
 
 
 class Terminal:
@@ -23,7 +23,7 @@ def types(monkeypatch, *answers: str) -> list[str]:
     """Have these typed at a terminal; what was asked."""
     heard, left = [], list(answers)
     monkeypatch.setattr(sys, "stdin", Terminal())
-    monkeypatch.setattr(header.getpass, "getpass", lambda text: (heard.append(text), left.pop(0))[1])
+    monkeypatch.setattr(passphrase.getpass, "getpass", lambda text: (heard.append(text), left.pop(0))[1])
     return heard
 
 
@@ -50,7 +50,7 @@ def test_the_variable_is_taken_and_removed_so_that_no_child_has_it(monkeypatch):
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="other systems show it elsewhere")
 def test_the_system_does_not_show_it_either():
-    script = "from omnidraft.storage.encryption.header import Asked; asked = Asked(); " + (
+    script = "from omnidraft.storage.encryption.passphrase import Asked; asked = Asked(); " + (
         "print(asked.known('-'), 'right battery' in open('/proc/self/environ').read())"
     )
     done = subprocess.run(

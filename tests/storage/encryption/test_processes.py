@@ -16,7 +16,7 @@ import pytest
 from omnidraft.lab.drift import Plan, Schedule, Segment
 from omnidraft.lab.drift_lab import DriftLab
 from omnidraft.processes import system
-from omnidraft.storage.encryption.header import VARIABLE
+from omnidraft.storage.encryption.passphrase import VARIABLE
 from omnidraft.storage.vault import held
 from tests.serving import free_port
 from tests.storage.encryption.homes import MARKS, PASSPHRASE, found, opened
