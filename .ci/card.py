@@ -45,7 +45,7 @@ def costs(models: list[Path]) -> Rows:
     """A model's own passes, and its width class as it was found at loading."""
     rows = []
     for path in models:
-        with LlamaTarget.open(path, ModelSettings(n_ctx=1024, exact="fast")) as target:
+        with LlamaTarget.open(path, ModelSettings(n_ctx=1024)) as target:
             cost = measure_costs(target, None, 10.0)
             widths = [n for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16) if n <= target.widest]
             rows.append({"model": path.stem, **{f"C({n})": cost.pass_seconds(n) for n in widths}})

@@ -8,6 +8,7 @@ import pytest
 SMOL = "SmolLM2-135M-Instruct-Q4_1.gguf"
 QWEN = "Qwen2.5-Coder-0.5B-Instruct-Q4_K_M.gguf"
 GEMMA = "gemma-3-270m-Q4_K_M.gguf"
+LARGE = "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M.gguf"  # whose matrices are K-quants throughout
 
 
 def real_model(name: str) -> Path:

@@ -26,6 +26,7 @@ from omnidraft.learning.material.record import CAPTURE, Answered, Pairing, recor
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
 from tests.answering import loaded
+from tests.exports import elsewhere
 from tests.real import GEMMA, QWEN, SMOL, real_model
 
 TINY = "tiny-target-a-f16.gguf"
@@ -158,7 +159,7 @@ def test_a_stored_conversation_is_read_as_it_was_written(name: str, models: Path
         kept = [[id for id in answer.token_ids if id not in eog] for answer in answers]
         found = [any(warm[0][at : at + len(ids)] == ids for at in range(len(warm[0]))) for ids in kept if ids]
         assert any(found)
-        (copy,) = import_json(session.store, exported)
+        (copy,), _ = import_json(session.store, elsewhere(exported))
         assert asked_last(session, copy.id) == warm
         first = session.store.path(copy.id)[1]
         session.store.edit(first.id, first.content, {"edited": True})

@@ -22,7 +22,7 @@ from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
 from tests.answering import PLAIN, answered, loaded
-from tests.real import GEMMA, QWEN, SMOL, real_model
+from tests.real import GEMMA, LARGE, QWEN, SMOL, real_model
 from tests.server.test_api import client
 from tests.serving import SETTINGS, serving
 
@@ -118,6 +118,7 @@ def test_a_prompt_has_the_same_bits_however_it_was_read():
 FORMS = (
     (SMOL, None), (QWEN, None), (GEMMA, None), (SMOL, "Q8_0"), (SMOL, "Q5_K_M"), (SMOL, "Q6_K"), (SMOL, "Q4_K_M"),
     (SMOL, "Q4_0"), (SMOL, "F16"), (SMOL, "F32"), (QWEN, "Q8_0"), (QWEN, "F16"),
+    (LARGE, None), *((LARGE, form) for form in ("Q5_K_M", "Q6_K", "Q3_K_M", "IQ4_XS", "Q4_0", "Q8_0")),
 )  # fmt: skip
 
 

@@ -8,12 +8,9 @@ from pathlib import Path
 
 import llama_cpp
 
-FORMS = {
-    "F32": llama_cpp.LLAMA_FTYPE_ALL_F32,
-    "F16": llama_cpp.LLAMA_FTYPE_MOSTLY_F16,
-    "Q8_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0,
-    "Q4_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0,
-}
+_NAMES = ("F16", "Q8_0", "Q4_0", "Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K", "IQ4_XS")
+FORMS = {name: getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{name}") for name in _NAMES}
+FORMS["F32"] = llama_cpp.LLAMA_FTYPE_ALL_F32
 
 
 def requantized(source: Path, form: str, folder: Path) -> Path:

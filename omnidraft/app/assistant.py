@@ -149,6 +149,7 @@ class Assistant:
         adapter = adapter or (AUTO if self._learns else NO_ADAPTER)
         with self._models.held():
             settings = self.settings
+            self.learner.process.let_go()
             asked = LoadRequest(
                 target, drafter, model or settings.model, cache or settings.cache, adapter,
                 settings.templates, projector, settings.projectors,
@@ -276,6 +277,7 @@ class Assistant:
         """Free the models and close the cache; `load` brings them back. Harmless when repeated."""
         self.stop()
         with self._models.held():
+            self.learner.process.let_go()
             self.loaded.close()
 
     @contextmanager

@@ -47,9 +47,10 @@ class KeptAnswer(Listener):
     @classmethod
     def of_new(cls, session: Session, question: Message, sampling: SamplingSettings) -> KeptAnswer:
         """An empty answer to `question`, in the store."""
-        note = session.switched.pop(question.chat, None) or session.switched.pop(None, None)
-        if not any(message.role == "assistant" for message in session.store.path(question.chat)):
-            note = None  # the first answer: there was no other model before
+        switched = session.switched.pop(question.chat, None)
+        first = not any(message.role == "assistant" for message in session.store.path(question.chat))
+        # Above the first answer of a chat nothing is said of a switch: there was no other model before.
+        note = (None if first else switched) or session.switched.pop(None, None)
         engine = session.assistant.engine
         template = AnswerRequest((), sampling).told(engine.target.template) if engine else None
         thinks = (template.opens_thoughts or None) if template else None

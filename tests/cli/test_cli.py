@@ -216,8 +216,9 @@ def test_other_mistakes_are_explained(chat, cli, tmp_path, home):
     assert "settings.toml" in refused(chat("--prompt", "a"))
     settings.unlink()
     ngrams.write_bytes(b"my own notes, not a database" * 40)
-    assert "ngrams.sqlite" in refused(chat("--prompt", "a"))
-    assert ngrams.read_bytes() == b"my own notes, not a database" * 40
+    code, _, err = chat("--prompt", "a")
+    assert (code, "kept as ngrams.sqlite.damaged-1" in err) == (0, True)
+    assert ngrams.with_name("ngrams.sqlite.damaged-1").read_bytes() == b"my own notes, not a database" * 40
 
 
 # From here on real processes: signals, pipes and a terminal.

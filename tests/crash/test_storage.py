@@ -19,6 +19,7 @@ from omnidraft.settings.file import load_settings, save_settings
 from omnidraft.storage import database
 from omnidraft.storage.paths import find_data_home
 from tests.crash.checks import check_private, check_profile
+from tests.exports import elsewhere
 
 FEW = {"model.threads": 1, "model.n_ctx": 256, "sampling.max_tokens": 8, "sampling.temperature": 0.0}
 SMALL = "24m"
@@ -154,7 +155,7 @@ def ask(session: Session, chat: str) -> str:
 
 def acts(session: Session, chat: str) -> dict[str, Callable[[], object]]:
     store = session.store
-    exported = export_json(store, [chat])
+    exported = elsewhere(export_json(store, [chat]))
     return {
         "ask": lambda: ask(session, chat),
         "change a setting": lambda: session.change("sampling.top_k", 17),

@@ -1,4 +1,4 @@
-"""Stands in for the training process: what a job's seed says it does. 0: refuse; 1: fail; 2: never end."""
+"""Stands in for the training process: what a job's seed says it does. 101: fail; 102: never end; else: refuse."""
 
 import os
 import sys
@@ -11,10 +11,10 @@ from omnidraft.learning.update import Job
 def main() -> int:
     for line in sys.stdin:
         job = Job.from_line(line)
-        if job.seed == 1:
+        if job.seed == 101:
             print(job.update.said("failed", "it could not be done").to_line(), end="", flush=True)
             return 1
-        if job.seed == 2:
+        if job.seed == 102:
             time.sleep(600)
         refused = job.update.said("refused", f"by {os.getpid()}")
         print(refused.to_line(), end="", flush=True)

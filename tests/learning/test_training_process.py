@@ -13,6 +13,8 @@ from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.training import process as both_sides
 from omnidraft.learning.training.process import TrainingProcess, does
 from omnidraft.learning.update import Job, Update
+from omnidraft.storage.paths import find_data_home
+from tests.learning.living import ask, open_assistant, until
 
 JOB = Job(Update(1, 0.0, "d", "seeded", "v"), "d.gguf", "f", "r.sqlite", "t.npz", "store")
 
@@ -66,7 +68,7 @@ def test_another_profile_or_number_of_threads_gets_a_process_of_its_own(process,
 
 
 def test_a_failure_says_why_and_nothing_more_is_done_in_that_process(process):
-    first, told = done(process, seed=1)
+    first, told = done(process, seed=101)
     assert (told[-1].outcome, told[-1].reason) == ("failed", "It could not be done.")
     second, told = done(process)
     assert second != first
@@ -82,12 +84,40 @@ def test_one_that_died_while_it_waited_is_replaced(process):
     assert told[-1].outcome == "refused"
 
 
-def test_who_waits_for_a_job_long_enough_goes(monkeypatch):
-    monkeypatch.setattr(both_sides, "KEPT_SECONDS", 0.0)
-    monkeypatch.setattr(both_sides.sys, "stdin", ())
-    monkeypatch.setattr(both_sides.os, "_exit", lambda code: None)
+@pytest.mark.parametrize(("kept", "spare"), [(0.0, 0.0), (900.0, 1.1)])
+def test_it_goes_when_no_job_comes_for_long_or_memory_is_short_behind_one(monkeypatch, kept, spare):
+    done = []
+    monkeypatch.setattr(both_sides, "KEPT_SECONDS", kept)
+    monkeypatch.setattr(both_sides, "SPARE", spare)
+    monkeypatch.setattr(both_sides, "_hand_on", lambda lines: lines.put(JOB.to_line()) if kept else None)
     monkeypatch.setattr(both_sides.os, "dup2", lambda a, b: None)
+    monkeypatch.setattr(both_sides, "_be_humble", lambda job: None)
+    monkeypatch.setattr(both_sides, "does", lambda job, spent: done.append(job) or iter([job.update]))
     assert both_sides.main() == 0
+    assert done == [JOB] * bool(kept)
+
+
+@pytest.fixture
+def assistant(fake, models, tmp_path):
+    assistant = open_assistant(find_data_home(tmp_path), models, interval=6)
+    yield assistant
+    assistant.close()
+
+
+def trained(assistant, number: int) -> int:
+    """The process id of this update, once it is over."""
+    until(lambda: (last := assistant.learner.status().last) is not None and last.number == number, "an update")
+    return int(assistant.learner.status().last.reason.split()[-1].rstrip("."))
+
+
+def test_the_app_keeps_it_between_updates_and_lets_it_go_with_its_models(assistant):
+    ask(assistant, range(6))
+    pid = trained(assistant, 1)
+    ask(assistant, range(6, 12), "more-{}")
+    assert trained(assistant, 2) == pid
+    assert psutil.pid_exists(pid)
+    assistant.unload()
+    assert not psutil.pid_exists(pid)
 
 
 def test_an_update_that_is_ended_is_interrupted_and_says_why(process):
@@ -96,7 +126,7 @@ def test_an_update_that_is_ended_is_interrupted_and_says_why(process):
         ("", "The training process was ended from outside."),
     ):
         told: SimpleQueue[Update] = SimpleQueue()
-        process.start(dataclasses.replace(JOB, seed=2), told.put)
+        process.start(dataclasses.replace(JOB, seed=102), told.put)
         process.kill(why)
         process.kill("another one")
         last = heard(told)[-1]

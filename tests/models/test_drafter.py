@@ -9,9 +9,11 @@ import torch
 from gguf import GGUFReader
 from transformers import LlamaForCausalLM
 
+from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.learning.training.drafter import TorchDrafter
+from omnidraft.settings.config import ModelSettings
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
-from tests.llama_file import LlamaFile, llama_logits
+from tests.llama_file import LlamaFile
 
 TALK = "<|im_start|>user\nWhy is the sky blue?<|im_end|>\n<|im_start|>assistant\nThe sky is blue because of how light"
 
@@ -50,13 +52,14 @@ def test_its_ends_and_its_way_of_cutting_are_those_of_the_model_it_was_cut_from(
 
 
 def test_llama_cpp_and_torch_compute_the_same(drafter):
-    """But for llama.cpp's rounding of what it multiplies: at most one likeliest piece of twenty may be another."""
+    """As the app runs it, but for rounding what is multiplied: at most one likeliest piece of twenty may be another."""
     with LlamaFile(drafter, context=False) as file:
         ids = file.ids(TALK)
     model = LlamaForCausalLM.from_pretrained(drafter.parent, gguf_file=drafter.name, dtype=torch.float32)
     with torch.no_grad():
         theirs = model(torch.tensor([ids])).logits[0].numpy()
-    ours = llama_logits(drafter, ids)
+    with LlamaDrafter.open(drafter, ModelSettings(n_ctx=512, n_gpu_layers=0)) as opened:
+        ours = opened.extend(ids, len(ids)).copy()
     assert np.abs(ours - theirs).mean() < 0.1
     assert (ours.argmax(1) == theirs.argmax(1)).mean() >= 0.95
 

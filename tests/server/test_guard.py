@@ -21,9 +21,11 @@ from omnidraft.errors import SettingsError
 from omnidraft.server.guard.security import HEADERS, Guard
 from omnidraft.settings.config import AppSettings
 from omnidraft.storage.paths import find_data_home
+from tests.exports import elsewhere
 from ui.server import make_app
 
 HERE = "http://127.0.0.1:7860"
+READING = "od-reading"  # where files that were attached are read
 
 
 @pytest.fixture
@@ -142,6 +144,8 @@ def event(app: TestClient, component: str, value: object) -> str:
     for about in (arriving, one):  # only a page that has arrived shows a conversation
         data = [value if named.get(number) == component else None for number in about["inputs"]]
         body = {"data": data, "fn_index": about["id"], "session_hash": "here"}
+        if about is one and component == READING:
+            body["event_data"] = {"number": 0, **value}
         assert app.post("/gradio_api/queue/join", json=body).status_code == 200
         said = app.get("/gradio_api/queue/data?session_hash=here").text
     return said
@@ -165,14 +169,14 @@ def test_uploads_lie_in_the_data_home_and_go_when_they_were_read(app):
     mark = b"Brunhilde eats acorns"
     store = app.session.store
     store.append(store.create(title="T").id, "user", mark.decode())
-    chat = uploaded(app, "chat.json", export_json(store).encode())
+    chat = uploaded(app, "chat.json", elsewhere(export_json(store)).encode())
     assert [file.parent.parent for file in kept(app, mark)] == [app.home.uploads]
     assert '"success":true' in event(app, "od-import", chat)
     assert [c.title for c in store.conversations()] == ["T", "T"]
     assert kept(app, mark) == []
     assert '"success":true' in event(app, "od-import", uploaded(app, "bad.json", b"{ " + mark))
     assert kept(app, mark) == []
-    assert '"success":true' in event(app, "od-attach", [uploaded(app, "text.txt", mark)])
+    assert '"success":true' in event(app, READING, uploaded(app, "text.txt", mark))
     assert kept(app, mark) == []
     assert [folder for folder in app.home.uploads.iterdir() if folder.is_dir()] == []
 
@@ -194,7 +198,7 @@ def test_what_is_forgotten_is_not_brought_back(app):
 def test_a_folder_that_a_request_names_stays(app):
     kept_one = uploaded(app, "mine.txt", b"somebody else's")
     folder = {"path": str(app.home.uploads), "meta": {"_type": "gradio.FileData"}}
-    for component, value in (("od-import", folder), ("od-attach", [folder])):
+    for component, value in (("od-import", folder), (READING, folder)):
         event(app, component, value)
     assert Path(kept_one["path"]).read_bytes() == b"somebody else's"
 
@@ -204,7 +208,7 @@ def test_a_file_that_was_not_uploaded_is_neither_read_nor_served(app):
     file.write_text("Who is Brunhilde?")
     assert app.get(f"/gradio_api/file={file}").status_code in (403, 404)
     given = {"path": str(file), "orig_name": "mine.txt", "meta": {"_type": "gradio.FileData"}}
-    for component, value in (("od-import", given), ("od-attach", [given])):
+    for component, value in (("od-import", given), (READING, given)):
         said = event(app, component, value)
         assert '"success":false' in said
         assert "Who is" not in said
@@ -234,13 +238,13 @@ def lookups(monkeypatch) -> list[str]:
 ELSEWHERE = "http://collector.example/x.txt"
 
 
-@pytest.mark.parametrize("component", ["od-import", "od-attach"])
+@pytest.mark.parametrize("component", ["od-import", READING])
 @pytest.mark.parametrize("file", [
     {"path": ELSEWHERE}, {"path": "x.txt", "url": ELSEWHERE}, {"path": ELSEWHERE, "url": ELSEWHERE, "is_stream": True},
 ])  # fmt: skip
 def test_a_file_that_is_an_address_is_never_looked_up(app, lookups, component, file):
     given = {**file, "meta": {"_type": "gradio.FileData"}}
-    event(app, component, [given] if component == "od-attach" else given)
+    event(app, component, given)
     assert lookups == []
 
 

@@ -22,7 +22,7 @@ from omnidraft.backends.llama.devices import Placement, gpu_offload
 from omnidraft.backends.llama.embeddings import LlamaEmbedder
 from omnidraft.backends.llama.eyes import Eyes
 from omnidraft.backends.llama.rewind import Positions
-from omnidraft.backends.llama.runtime import AbortFlag, begin_call, choose_layouts, failure_reason
+from omnidraft.backends.llama.runtime import AbortFlag, begin_call, choose_layouts, failure_reason, let_go_of_pages
 from omnidraft.backends.llama.sizes import pass_bytes, prompt_step
 from omnidraft.backends.llama.widths import Widths, rows_apart
 from omnidraft.errors import ModelError
@@ -76,6 +76,9 @@ class LlamaContext:
             # As llama.cpp lays weights out by itself, K-quants compute rows of passes of over three otherwise.
             repacked = choose_layouts() or not verifies
             self._model = self._load(info, settings, simulated, placement, repacked)
+            if repacked:
+                for part in info.parts:
+                    let_go_of_pages(os.fspath(part))
             self._context = self._create(info, settings, n_ctx, rollback, verifies)
             self.rollback = llama_cpp.llama_n_rs_seq(self._context)
             self._memory = llama_cpp.llama_get_memory(self._context)

@@ -17,6 +17,7 @@ from omnidraft.backends.base import N_BATCH
 from omnidraft.backends.gguf.file import ModelInfo, context_length, read_info, usable_info
 from omnidraft.backends.gguf.header import read_header
 from omnidraft.backends.llama.devices import Device, Placement, local_cards
+from omnidraft.backends.llama.kernels import library
 from omnidraft.backends.llama.sizes import available_bytes, kv_cache_bytes, layer_bytes, prompt_step, tensor_bytes
 from omnidraft.errors import NoRoom
 from omnidraft.format import size
@@ -89,8 +90,9 @@ def _unlogged(info: ModelInfo, settings: ModelSettings, n_ctx: int, max_rows: in
     the attention scores are the largest. It grows as the context fills, and leaves its last smaller self behind.
     """
     step, scores = _step(info, settings, n_ctx)
-    work = 2 * max(scores, step * info.width)
-    return work + work // 2 + 4 * max_rows * info.vocabulary_size + _GRAPH
+    # Our kernels take the scores as they are, and the widest activations as codes.
+    work = 8 * step * info.width if library.in_use() else 3 * max(scores, step * info.width)
+    return work + 4 * max_rows * info.vocabulary_size + _GRAPH
 
 
 def estimate(

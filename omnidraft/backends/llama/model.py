@@ -25,7 +25,7 @@ from omnidraft.backends.llama.eyes import Eyes
 from omnidraft.backends.llama.kernels import library
 from omnidraft.backends.llama.rewind import Method, Rewinder, passes, rollback_steps
 from omnidraft.backends.llama.runtime import AbortFlag, failure_reason
-from omnidraft.backends.llama.widths import WIDTHS, WidthClass, rows_read_by, width_class
+from omnidraft.backends.llama.widths import TRIED_BEHIND, WIDTHS, WidthClass, rows_read_by, width_class
 from omnidraft.backends.pictures import FIRST, pictures_end, steps
 from omnidraft.errors import ModelError
 from omnidraft.processes.progress import tell
@@ -168,7 +168,8 @@ class LlamaTarget:
     def _keep_to_one_class(self) -> None:
         """Pad plain passes, and bound the others, so that all of them compute the same bits."""
         cuts = self.can_rewind and self.rewind_method == "cut"  # padding has to be taken back
-        widths = [width for width in WIDTHS if width <= self.max_rows and self.can_rewind]
+        most = min(self.max_rows, self.n_ctx - TRIED_BEHIND)
+        widths = [width for width in WIDTHS if width <= most and self.can_rewind]
 
         def read(width: int) -> list[bytes]:
             tell("finding out which passes compute the same", widths.index(width) / len(widths))

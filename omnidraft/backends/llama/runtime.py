@@ -20,27 +20,32 @@ from omnidraft.backends.llama.kernels import library
 from omnidraft.vocab import llama_vocab
 
 _PROCESSOR = 0  # of ggml_backend_dev_type
+_DONTNEED = 4  # of madvise
 
 
 @cache
 def _start_backend() -> None:
+    """AMX is struck off ggml's list of what quantized matrices may be laid out for; other layouts stay on it.
+
+    Its configuration lies on the stack, where compilers drop it unseen (GCC 12 does), and the first wider pass of a
+    quantized model ends the program (llama.cpp's issue 20824). Which compiler built the library is not told.
+    """
     llama_cpp.llama_backend_init()
+    _keep([pointer for pointer in _processor_layouts() if ggml("backend_buft_name")(pointer) != b"AMX"])
 
 
 def choose_layouts() -> bool:
-    """Of ggml's list of what the processor's weights may be laid out for keep ours (kernels/) alone; whether it is
-    there. Where it is not, all but AMX.
-
-    AMX's configuration lies on the stack, where compilers drop it unseen (GCC 12 does), and the first wider pass of a
-    quantized model ends the program (llama.cpp's issue 20824). Which compiler built the library is not told.
-    """
+    """Keep ours (kernels/) alone on that list; whether it is there."""
     ours = library.registered()
-    layouts = _processor_layouts()
-    others = (pointer for pointer in layouts if ggml("backend_buft_name")(pointer) != b"AMX")
-    kept = list(others) if ours is None else [ours][: len(layouts)]
-    for place, pointer in enumerate(kept + [0] * (len(layouts) - len(kept))):
-        layouts[place] = pointer
-    return bool(kept) and ours is not None
+    if ours is not None:
+        _keep([ours][: len(_processor_layouts())])
+    return ours is not None and len(_processor_layouts()) > 0
+
+
+def _keep(layouts: list[int]) -> None:
+    listed = _processor_layouts()
+    for place, pointer in enumerate(layouts + [0] * (len(listed) - len(layouts))):
+        listed[place] = pointer
 
 
 def _processor_layouts() -> ctypes.Array:
@@ -177,6 +182,18 @@ def type_names() -> dict[int, str]:
         for name, value in vars(llama_cpp).items()
         if name.startswith(prefix) and name != "GGML_TYPE_COUNT"
     }
+
+
+def let_go_of_pages(path: str) -> None:
+    """Of a mapped file whose weights lie elsewhere now; what is needed of it comes back from the system's cache."""
+    if sys.platform != "linux":
+        return
+    system, name = ctypes.CDLL(None), os.path.realpath(path)
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            if line.rstrip("\n").endswith(name):
+                start, end = (int(address, 16) for address in line.split(" ", 1)[0].split("-"))
+                system.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _DONTNEED)
 
 
 class AbortFlag:

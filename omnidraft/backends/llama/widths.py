@@ -61,6 +61,7 @@ class Widths:
 WIDTHS = (1, 2, 3, 4, 5, 7, 8, 16, 64)  # those between two that agree take the same kernels
 ROWS = 4  # of logits that are compared: another kernel shows in the first
 _PREFIX = 24  # ids before those that are compared: attention has something to attend to
+TRIED_BEHIND = _PREFIX + ROWS  # tokens at most that a width is tried behind
 _WORTH = 3  # rows: narrower classes leave no room for guesses
 
 

@@ -3,8 +3,8 @@ omnidraft.learning.training.process` reads jobs, a JSON line each, and says thei
 
 torch lives there alone. The app pauses it by stopping the whole process (SIGSTOP, or suspension on Windows), which
 takes effect at once, inside any matrix product; so nothing there may hold a lock while it computes. It ends when no
-other job comes for a while, or stdin closes, that is when the app is gone. What is trained, and when, is not known
-here.
+other job comes for a while, memory is short behind one, or stdin closes, that is when the app is gone. What is trained,
+and when, is not known here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
+import psutil
+
 from omnidraft.errors import OmniDraftError
 from omnidraft.learning.update import Job, State, Update
 from omnidraft.processes import system
@@ -27,6 +29,7 @@ from omnidraft.storage.vault import take_keys, with_keys
 MODULE = "omnidraft.learning.training.process"
 PARTS = ("replay", "adapters")  # what training reads and writes of an encrypted profile
 KEPT_SECONDS = 900.0  # that it waits for another job: to load its libraries takes seconds of the processor
+SPARE = 0.2  # share of the machine's memory without which it does not wait
 
 
 class TrainingProcess:
@@ -46,6 +49,7 @@ class TrainingProcess:
         self._belongs: tuple[str, int] | None = None  # profile and threads of the job it was started with
         self._why = ""  # it was ended
         self._lock = threading.Lock()
+        self._changing = threading.Lock()  # held while a job begins, or the process goes because it has none
 
     @property
     def pid(self) -> int | None:
@@ -55,18 +59,19 @@ class TrainingProcess:
     def start(self, job: Job, tell: Callable[[Update], object]) -> None:
         """In the process that waits, if it was started for the same profile and threads; else in the place of it."""
         belongs = job.store, job.threads
-        with self._lock:
-            waits = self._at_work is None and not self._heard_out and belongs == self._belongs
-            if waits:
-                self._at_work = job.update, tell
-        if not waits or self._child is None:
-            self.kill()
-            self._at_work, self._heard_out, self._belongs, self._why = (job.update, tell), False, belongs, ""
-            self._child = LineChild(MODULE)
-            self._reader = threading.Thread(target=self._read, args=(self._child,), name="training", daemon=True)
-            self._reader.start()
-        self.resume()  # an answer may have begun just when the job before was over
-        self._child.say(with_keys(job.to_line(), Path(job.store), PARTS))
+        with self._changing:
+            with self._lock:
+                waits = self._at_work is None and not self._heard_out and belongs == self._belongs
+                if waits:
+                    self._at_work = job.update, tell
+            if not waits or self._child is None:
+                self.kill()
+                self._at_work, self._heard_out, self._belongs, self._why = (job.update, tell), False, belongs, ""
+                self._child = LineChild(MODULE)
+                self._reader = threading.Thread(target=self._read, args=(self._child,), name="training", daemon=True)
+                self._reader.start()
+            self.resume()  # an answer may have begun just when the job before was over
+            self._child.say(with_keys(job.to_line(), Path(job.store), PARTS))
 
     def does(self, job: Job) -> Iterator[Update]:
         """The job's update, again whenever it got on, for who waits for it; the last one has `ended`."""
@@ -99,26 +104,34 @@ class TrainingProcess:
                 self._reader.join()
             self.paused = False
 
+    def let_go(self) -> None:
+        """End the process if it only waits."""
+        with self._changing:
+            if self._at_work is None:
+                self.kill()
+
     def _read(self, child: LineChild) -> None:
         for line in child.lines():
-            if self._at_work is not None and (update := Update.from_line(line)) is not None:
-                self._hear(update, *self._at_work)
+            if (update := Update.from_line(line)) is not None:
+                self._hear(update)
         code, words = child.ended(), child.last_words().splitlines()
         with self._lock:
             self._heard_out, at_work = True, self._at_work
         if at_work is not None:
-            self._hear(at_work[0].concluded(code, words[-1] if code and words else "", self._why), *at_work)
+            self._hear(at_work[0].concluded(code, words[-1] if code and words else "", self._why))
 
-    def _hear(self, update: Update, _before: Update, tell: Callable[[Update], object]) -> None:
-        self._at_work = (update, tell) if update.ended is None else None
-        tell(update)
+    def _hear(self, update: Update) -> None:
+        if self._at_work is not None:
+            _, tell = self._at_work
+            self._at_work = (update, tell) if update.ended is None else None
+            tell(update)
 
 
 # The process itself.
 
 
 def main() -> int:
-    """0 when no job came for a while, 1 behind an update that failed and says why."""
+    """0 when no job came for a while or memory is short, 1 behind an update that failed and says why."""
     told = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # whatever a library prints goes to stderr
     lines: SimpleQueue[str] = SimpleQueue()
@@ -135,6 +148,9 @@ def main() -> int:
             told.write(update.to_line())
         if update.outcome == "failed":
             return 1
+        memory = psutil.virtual_memory()
+        if memory.available < SPARE * memory.total:
+            return 0
         spent = time.process_time()
 
 

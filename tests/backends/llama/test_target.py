@@ -15,7 +15,7 @@ from omnidraft.backends.llama.sizes import pass_bytes
 from omnidraft.errors import ModelError
 from omnidraft.processes.threads import step_threads
 from omnidraft.settings.config import ModelSettings
-from tests.backends.tiny_models import ids_of
+from tests.backends.tiny_models import MODELS, ids_of, ones
 
 SETTINGS = ModelSettings(n_ctx=512, threads=1)
 # The kernels for one row and for several round differently; the logits of these models spread over about 10.
@@ -145,3 +145,14 @@ def test_threads_are_chosen_unless_a_number_was_set(models: Path):
     with LlamaTarget.open(path, ModelSettings(n_ctx=512)) as target:
         used, most = target.threads
         assert 1 <= used <= most == step_threads(pass_bytes(target.info))
+
+
+def test_scales_of_a_matrix_are_no_matrix(write_gguf):
+    """llama.cpp places them as if they were multiplied like the matrix whose name they have; scales of one are none."""
+    architecture, metadata, tensors = MODELS["llama"]()
+    found = []
+    for name, more in (("plain", {}), ("scaled", {"blk.0.attn_q.scale": ones(1)})):
+        path = write_gguf(f"{name}.gguf", architecture, metadata, tensors | more)
+        with LlamaTarget.open(path, ModelSettings(n_ctx=256, threads=1)) as target:
+            found.append(target.extend(ids_of(target, 8), 2).copy())
+    np.testing.assert_array_equal(*found)

@@ -152,13 +152,12 @@ def test_over_a_worker_passes_of_one_class_have_the_same_bits(model, ids):
 
 
 @needs_rpc
-def test_a_worker_that_is_gone_is_named_and_missed_until_it_is_back(here, model, ids):
-    here.rewind(0)
-    expected = here.extend(ids[:9], 1).copy()
+def test_a_worker_that_is_gone_is_named_and_missed_until_it_is_back(model, ids):
     with workers(2) as running:
         settings = ModelSettings(threads=1, n_ctx=256, workers=named(running), split="0,1,1")
         with TargetProcess.open(model, settings) as spread:
-            spread.extend(ids[:8], 1)
+            expected = spread.extend(ids[:9], 1).copy()
+            spread.rewind(8)
             running[1].stop()
             with pytest.raises(ModelError, match=f"{running[1].address} was lost"):
                 spread.extend(ids[8:9], 1)

@@ -148,15 +148,16 @@ def test_the_oldest_new_answers_come_first_and_the_rest_wait():
     assert select_answers(answers, kept[3], 0, 512).new == tuple(kept[4:])
 
 
-def test_with_a_damaged_history_nothing_is_kept_open_and_the_next_load_says_so_again(tmp_path):
+def test_with_damaged_answers_nothing_is_kept_open_and_the_next_load_says_so_again(tmp_path):
     profile = ProfilePaths.inside(tmp_path)
-    profile.metrics.write_bytes(b"junk" * 1000)
+    profile.replay.write_bytes(b"junk" * 1000)
     keeping = OpenStores(profile)
     for _ in range(2):
         with pytest.raises(StorageError):
             keeping.open()
         assert keeping.replay is None
-    profile.metrics.unlink()
+    assert profile.replay.read_bytes() == b"junk" * 1000
+    profile.replay.unlink()
     keeping.open()
     assert keeping.replay is not None
     assert keeping.history is not None

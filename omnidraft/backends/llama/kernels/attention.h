@@ -8,14 +8,6 @@
 
 constexpr int64_t TOGETHER = 512;  // columns whose sums are added up before they join the others
 
-inline float added_up(floats v) {  // in pairs, as a tree
-    float lane[LANES];
-    memcpy(lane, &v, sizeof v);
-    for (int n = LANES / 2; n > 0; n /= 2)
-        for (int i = 0; i < n; i++) lane[i] += lane[i + n];
-    return lane[0];
-}
-
 // y[r][0] = the product of one row of the cache with x[r], both of `columns`.
 template <int R> void dot(const uint16_t *row, int64_t columns, const float *const *x, float *const *y) {
     float total[R] = {};

@@ -39,13 +39,14 @@ class Product:
         self._made = [ggml("init")(Memory(_ROOM, None, True)) for _ in range(2)]
         weights, graph = self._made
         w = ggml("new_tensor_3d")(weights, gguf.GGMLQuantizationType[kind], columns, rows, count)
+        self._shape = (width, rows) if count == 1 else (width, 2, rows)
         if count == 1:
             self._x = ggml("new_tensor_2d")(graph, _F32, columns, width)
-            self._y, self._shape = ggml("mul_mat")(graph, w, self._x), (width, rows)
+            self._y = ggml("mul_mat")(graph, w, self._x)
         else:
             self._x = ggml("new_tensor_3d")(graph, _F32, columns, 1, width)
             ids = ggml("new_tensor_2d")(graph, _I32, 2, width)
-            self._y, self._shape = ggml("mul_mat_id")(graph, w, self._x, ids), (width, 2, rows)
+            self._y = ggml("mul_mat_id")(graph, w, self._x, ids)
         self._buffers = [ggml("backend_alloc_ctx_tensors_from_buft")(weights, buffer_type)]
         self._graph = ggml("new_graph")(graph)
         ggml("build_forward_expand")(self._graph, self._y)

@@ -16,17 +16,18 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from time import sleep
+from time import monotonic, sleep
 
 import llama_cpp
 from platformdirs import user_cache_dir
 
 from omnidraft.storage.scratch import FileLock
 
-_SOURCES = ("products.cpp", "formats.h", "vectors.h", "inside_ggml.h", "check.py")
 _HERE = Path(__file__).resolve().parent
+_SOURCES = sorted((*_HERE.glob("*.cpp"), *_HERE.glob("*.h"), _HERE / "check.py"))
 _LIBRARIES = Path(llama_cpp.__file__).resolve().parent / "lib"
 _HEADERS = _LIBRARIES.parents[1] / "include"  # where llama-cpp-python installs them
 # -ffp-contract: every product and sum as it is written, whatever is around it, so that rows do not depend on others.
@@ -60,9 +61,11 @@ def _compiler() -> str | None:
 def _key() -> str:
     """Of what the built library depends on."""
     found = hashlib.sha256()
-    for name in _SOURCES:
-        found.update((_HERE / name).read_bytes())
-    found.update(repr((_compiler(), _FLAGS, llama_cpp.__version__, str(_LIBRARIES), _processor())).encode())
+    for source in _SOURCES:
+        found.update(source.read_bytes())
+    found.update(
+        repr((_compiler(), _FLAGS, llama_cpp.__version__, str(_LIBRARIES), _processor(), platform.libc_ver())).encode()
+    )
     return found.hexdigest()[:32]
 
 
@@ -85,16 +88,22 @@ def build(flags: tuple[str, ...] = (_NATIVE,), into: Path | None = None) -> str:
     """
     place = _Place()
     target = into or place.library
-    lock = FileLock(target.with_suffix(".lock"))
-    while not lock.acquire():
-        sleep(0.1)
+    lock, given_up = FileLock(target.with_suffix(".lock")), monotonic() + _SECONDS
     try:
+        while not lock.acquire():
+            if monotonic() > given_up:  # or nothing can be locked there
+                return "another process is building them"
+            sleep(0.1)
         if target.is_file():
             return ""
         why = _compiled_and_checked(flags, target) if sys.platform != "win32" else "Windows has no compiler for it"
         if why and into is None:
             place.refusal.write_text(why)
         return why
+    except subprocess.TimeoutExpired:  # what may pass is tried again at the next start
+        return f"{_SECONDS:.0f} seconds were not enough to build it"
+    except OSError as error:
+        return f"it could not be built: {error}"
     finally:
         lock.release()
 
@@ -109,21 +118,21 @@ def _compiled_and_checked(flags: tuple[str, ...], target: Path) -> str:
     command = [compiler, *_FLAGS, *flags, f"-I{_HEADERS}", str(_HERE / "products.cpp"), "-o", str(made)]
     try:
         done = subprocess.run(
-            [*command, *map(str, needed), f"-Wl,-rpath,{_LIBRARIES}"], capture_output=True, text=True, timeout=_SECONDS
-        )
+            [*command, *map(str, needed), f"-Wl,-rpath,{_LIBRARIES}"], capture_output=True, text=True, errors="replace",
+            timeout=_SECONDS,
+        )  # fmt: skip
         if done.returncode:
             return f"{Path(compiler).name} could not build it: {_first_error(done.stderr)}"
         root = str(_HERE.parents[3])
         done = subprocess.run(
-            [sys.executable, "-P", "-m", _MODULE, str(made)], capture_output=True, text=True, timeout=_SECONDS,
+            [sys.executable, "-P", "-m", _MODULE, str(made)], capture_output=True, text=True, errors="replace",
+            timeout=_SECONDS,
             env={**os.environ, LEFT_OUT: "llama.cpp", "PYTHONPATH": root, "GGML_NO_BACKTRACE": "1"},
         )  # fmt: skip
         if done.returncode:
             return done.stdout.strip() or f"its check ended with code {done.returncode}"
         made.replace(target)
         return ""
-    except (OSError, subprocess.SubprocessError) as error:
-        return f"it could not be built: {error}"
     finally:
         made.unlink(missing_ok=True)
 
@@ -151,15 +160,43 @@ def _untried() -> bool:
     return not (LEFT_OUT in os.environ or place.library.is_file() or place.refused())
 
 
+class _Registered:
+    """ggml's buffer type of ours, or None: settled for this process as its first model is loaded.
+
+    Later is too late. ggml goes through its list at every product, in threads that may be computing; and an adapter of
+    a model that lies in a layout which is no longer listed would be put into that layout, which ends the program.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.settled = False
+        self._pointer: int | None = None
+
+    def pointer(self) -> int | None:
+        with self._lock:
+            if not self.settled:
+                self._pointer, self.settled = _register(_Place().library), True
+            return self._pointer
+
+
+_REGISTERED = _Registered()
+
+
 def registered() -> int | None:
-    """The buffer type of ggml's that lays weights out for our products, from the first call on in front of all
-    others; None while there is none."""
-    return None if LEFT_OUT in os.environ else _register(str(_Place().library)) if _Place().library.is_file() else None
+    """The buffer type of ggml's that lays weights out for our products, in front of all others; None where there was
+    none when this was asked first, which settles it."""
+    return None if LEFT_OUT in os.environ else _REGISTERED.pointer()
 
 
-@cache
-def _register(library: str) -> int:
-    function = ctypes.CDLL(library).omnidraft_register
+def _register(library: Path) -> int | None:
+    if not library.is_file():
+        return None
+    try:
+        function = ctypes.CDLL(str(library)).omnidraft_register
+    except (OSError, AttributeError):  # a power cut's leftover: the next start builds another
+        with suppress(OSError):
+            library.unlink()
+        return None
     function.restype = ctypes.c_void_p
     return function()
 
@@ -174,13 +211,20 @@ def reader() -> Callable[[int, int, int], None] | None:
 
 
 def in_use() -> str:
-    """A name of these kernels, "" where llama.cpp's own compute: what was measured with others does not hold."""
-    return "" if registered() is None else _key()
+    """A name of these kernels, "" where llama.cpp's own compute: what was measured with others does not hold. Settles
+    nothing."""
+    if LEFT_OUT in os.environ:
+        return ""
+    there = registered() is not None if _REGISTERED.settled else _Place().library.is_file()
+    return _key() if there else ""
 
 
 def why_not() -> str:
     """Why llama.cpp's own kernels compute, as one sentence; "" where ours do."""
-    if registered() is not None or LEFT_OUT in os.environ:
+    if LEFT_OUT in os.environ or registered() is not None:
         return ""
-    why = _Place().refused() or "they are still being built"
+    place = _Place()
+    why = (
+        "they serve from the next start on" if place.library.is_file() else place.refused() or "they are not built yet"
+    )
     return f"Passes take longer than they need to: OmniDraft's own kernels are not there ({why})."

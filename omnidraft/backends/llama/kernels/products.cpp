@@ -25,20 +25,27 @@ struct activations {
 
 // One block of activations, as ggml's Q8_0 and Q8_K have them: d = the largest size / 127, to the nearest.
 template <class F> void quantize(const float *x, activations *to) {
-    constexpr int columns = block_columns<F>, parts = F::PARTS == 2 ? 2 : 1;
+    constexpr int parts = F::PARTS == 2 ? 2 : 1, of_chunk = CHUNK / LANES, of_part = of_chunk / parts;
+    floats sizes{};
+    for (int i = 0; i < block_columns<F>; i += LANES) {
+        const floats size = (floats)(load<ints>(x + i) & 0x7fffffff);
+        sizes = size > sizes ? size : sizes;
+    }
     float most = 0;
-    for (int i = 0; i < columns; i++) most = std::max(most, std::fabs(x[i]));
+    for (int i = 0; i < LANES; i++) most = std::max(most, sizes[i]);
     const float d = most / 127, by = most > 0 ? 127 / most : 0;
-    for (int c = 0; c < F::CHUNKS; c++, x += CHUNK, to += ROWS) {
-        for (int i = 0; i < CHUNK; i++) {  // rounded by adding 1.5 * 2^23, whose last bit is worth one
-            float moved = x[i] * by + 12582912.0f;
-            int32_t bits;
-            memcpy(&bits, &moved, 4);
-            to->code[i] = (int8_t)(bits - 0x4b400000);
-        }
-        for (int part = 0; part < parts; part++) {
+    for (int c = 0; c < F::CHUNKS; c++, to += ROWS) {
+        UNROLL for (int part = 0; part < parts; part++) {
+            ints sums{};
+            UNROLL for (int i = part * of_part; i < (part + 1) * of_part; i++, x += LANES) {
+                // Rounded by adding 1.5 * 2^23, whose last bit is worth one.
+                const ints code = (ints)(load<floats>(x) * all(by) + all(12582912.0f)) - 0x4b400000;
+                const quarter_codes stored = __builtin_convertvector(code, quarter_codes);
+                memcpy(to->code + LANES * i, &stored, LANES);
+                sums += code;
+            }
             int32_t sum = 0;
-            for (int i = 0; i < CHUNK / parts; i++) sum += to->code[part * CHUNK / parts + i];
+            for (int i = 0; i < LANES; i++) sum += sums[i];
             to->start[part] = -bias<F> * sum, to->sum[part] = sum;
         }
         to->d = d;
@@ -87,7 +94,7 @@ void tile(const uint8_t *head, const uint8_t *lines, int blocks, const activatio
             UNROLL for (int part = 0; part < parts; part++) {
                 if (!UNPACKED) UNROLL for (int i = 64 * part; i < size; i += 64 * parts) __builtin_prefetch(lines + AHEAD + i);
                 ints dot[R][VECTORS];
-                UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < VECTORS; v++) dot[r][v] = all(x[r].start[part]);
+                UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < VECTORS; v++) dot[r][v] = bias<F> ? all(x[r].start[part]) : ints{};
                 multiply_part<F, R, UNPACKED>(lines, x, part, dot);
                 UNROLL for (int v = 0; v < VECTORS; v++) {
                     if constexpr (F::PARTS == 0) {
@@ -399,6 +406,7 @@ struct layouts : ggml::cpu::extra_buffer_type {
         const ggml_tensor *w = op->src[0], *x = op->src[1];
         if (!is_ours(w) || !product_of(w) || w->view_src || x->type != GGML_TYPE_F32 || x->nb[0] != sizeof(float)) return false;
         if (x->buffer && !ggml_backend_buft_is_host(x->buffer->buft)) return false;
+        if (w->ne[1] == 1) return false;  // also the scales of a matrix, which llama.cpp's table of products names like it
         return op->op == GGML_OP_MUL_MAT_ID || (op->op == GGML_OP_MUL_MAT && w->ne[2] == 1);
     }
     ggml::cpu::tensor_traits *get_tensor_traits(const ggml_tensor *op) override {

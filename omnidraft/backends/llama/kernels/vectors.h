@@ -52,6 +52,7 @@ inline floats from_bf16(const uint16_t *p) { return (floats)(__builtin_convertve
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__)
 constexpr int ROWS = 8;  // activation rows of a tile, as many as registers hold
 inline floats fma(floats a, floats b, floats c) { return (floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+inline float added_up(floats v) { return _mm512_reduce_add_ps((__m512)v); }
 inline floats from_halves(const uint16_t *p) { return (floats)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 inline bytes look_up(const int8_t *table, bytes at) {
     return (bytes)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table)), (__m512i)at);
@@ -59,6 +60,11 @@ inline bytes look_up(const int8_t *table, bytes at) {
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 constexpr int ROWS = 4;
 inline floats fma(floats a, floats b, floats c) { return (floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+inline float added_up(floats v) {
+    const __m128 four = _mm_add_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
+    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+}
 inline floats from_halves(const uint16_t *p) { return (floats)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
 inline bytes look_up(const int8_t *table, bytes at) {
     return (bytes)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table)), (__m256i)at);
@@ -66,11 +72,13 @@ inline bytes look_up(const int8_t *table, bytes at) {
 #elif defined(__ARM_FEATURE_DOTPROD)
 constexpr int ROWS = 4;
 inline floats fma(floats a, floats b, floats c) { return (floats)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
+inline float added_up(floats v) { return vaddvq_f32((float32x4_t)v); }
 inline floats from_halves(const uint16_t *p) { return (floats)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
 inline bytes look_up(const int8_t *table, bytes at) { return (bytes)vqtbl1q_s8(vld1q_s8(table), (uint8x16_t)at); }
 #else
 constexpr int ROWS = 4;
 inline floats fma(floats a, floats b, floats c) { return a * b + c; }
+inline float added_up(floats v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 inline floats from_halves(const uint16_t *p) {  // a half's exponent is 112 less than a float's: a product moves it,
     const ints h = __builtin_convertvector(load<half_words>(p), ints), bits = (h & 0x7fff) << 13;  // denormals too
     const floats size = (floats)bits * all(0x1p112f);

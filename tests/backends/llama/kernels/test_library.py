@@ -1,11 +1,17 @@
 """What is built for this machine, and what happens where it cannot be."""
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from omnidraft.backends.llama.kernels import library
+
+ALONE = "import sys; from pathlib import Path; from omnidraft.backends.llama.kernels import library; "
+ALONE += "library.user_cache_dir = lambda *_, **__: sys.argv[1]; place = library._Place().library; "
 
 
 @pytest.fixture
@@ -54,3 +60,79 @@ def test_it_can_be_left_out(monkeypatch):
     monkeypatch.setenv(library.LEFT_OUT, "llama.cpp")
     assert library.registered() is None
     assert library.in_use() == library.why_not() == ""
+
+
+def said(script: str, cache: Path) -> list[str]:
+    """Lines that a process of its own prints, whose built library would lie in `cache`."""
+    environment = {name: value for name, value in os.environ.items() if name != library.LEFT_OUT}
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE + script, str(cache)],
+        capture_output=True, text=True, check=True, env={**environment, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )  # fmt: skip
+    return done.stdout.splitlines()
+
+
+def test_every_source_makes_another_library():
+    here = Path(library.__file__).parent
+    assert {*here.glob("*.cpp"), *here.glob("*.h"), here / "check.py"} == set(library._SOURCES)
+
+
+def test_a_library_that_cannot_be_loaded_is_none_and_is_built_again(tmp_path):
+    script = (
+        "place.parent.mkdir(parents=True); place.write_bytes(b''); "
+        "print(library.registered()); print(library.why_not()); print(library._untried())"
+    )
+    found, why, untried = said(script, tmp_path)
+    assert (found, untried) == ("None", "True")
+    assert "not built yet" in why
+
+
+def test_a_library_that_comes_late_serves_from_the_next_start_on(tmp_path):
+    """Models that are there may be computing, and lie in layouts that llama.cpp has to find in its list."""
+    if library.registered() is None:
+        pytest.skip(library.why_not())
+    built = library._Place().library
+    (tmp_path / "kernels").mkdir()
+    shutil.copy(built, tmp_path / built.name)
+    script = (
+        "import shutil; from omnidraft.backends.llama.runtime import choose_layouts; print(choose_layouts()); "
+        f"shutil.copy({str(tmp_path / built.name)!r}, place); "
+        "print(choose_layouts(), library.registered(), library.in_use() == ''); print(library.why_not())"
+    )
+    before, after, why = said(script, tmp_path)
+    assert before == "False"
+    assert after == "False None True"
+    assert "next start" in why
+
+
+def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(library, "user_cache_dir", lambda *_, **__: str(tmp_path / "file"))
+    assert library.build().startswith("it could not be built: ")
+
+
+def test_what_a_compiler_says_may_be_no_text(tmp_path, compiler):
+    script = tmp_path / "compiler"
+    script.write_text("#!/bin/sh\nprintf 'error: \\351\\n' >&2\nexit 1\n")
+    script.chmod(0o700)
+    compiler(script)
+    assert library.build(into=tmp_path / "ours.so") == "compiler could not build it: error: \ufffd"
+
+
+def test_a_build_that_another_process_never_ends_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(library, "_SECONDS", 0.2)
+    other = library.FileLock(tmp_path / "ours.lock")
+    assert other.acquire()
+    assert library.build(into=tmp_path / "ours.so") == "another process is building them"
+    other.release()
+
+
+def test_a_build_that_takes_too_long_is_tried_again(tmp_path, monkeypatch, compiler):
+    script = tmp_path / "compiler"
+    script.write_text("#!/bin/sh\nexec /bin/sleep 30\n")
+    script.chmod(0o700)
+    monkeypatch.setattr(library, "_SECONDS", 0.2)
+    monkeypatch.setattr(library, "user_cache_dir", lambda *_, **__: str(tmp_path))
+    compiler(script)
+    assert "not enough" in library.build()
+    assert library._Place().refused() == ""
