@@ -11,10 +11,6 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
 
 from omnidraft.backends.base import DraftModel, LanguageModel
-from omnidraft.backends.prompting.grammar_state import GrammarState
-from omnidraft.backends.prompting.prompt import RawText, ends_without_space, prompt_ids, readable
-from omnidraft.backends.prompting.prompted_model import Continued, Message, PromptedDrafter, PromptedModel
-from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.constraint import Constraint
 from omnidraft.decoding.cost import CostModel, measure_costs
 from omnidraft.decoding.depth import PairStats, make_policy
@@ -26,6 +22,10 @@ from omnidraft.decoding.request import AnswerRequest, DecodeInput
 from omnidraft.decoding.speculation import Speculation
 from omnidraft.errors import ModelError
 from omnidraft.processes.contention import Apart, counts_as_ours
+from omnidraft.prompting.grammar_state import GrammarState
+from omnidraft.prompting.prompt import RawText, ends_without_space, prompt_ids, readable
+from omnidraft.prompting.prompted_model import Continued, Message, PromptedDrafter, PromptedModel
+from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.settings.config import MOST_TOKENS, DraftSettings, SamplingSettings
 from omnidraft.vocab import Translator
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.tool_templates import copy_with_template
+from tests.prompting.tool_templates import copy_with_template
 
 ROOT = Path(__file__).resolve().parents[1]
 FORKS = multiprocessing.get_context("forkserver")

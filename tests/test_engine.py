@@ -6,20 +6,20 @@ from dataclasses import replace
 import pytest
 
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
-from omnidraft.backends.prompting.grammar import gbnf_grammar
-from omnidraft.backends.prompting.prompted_model import Continued
-from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.drafting import common_prefix
 from omnidraft.decoding.events import Finished, Notice, Prefill, Round, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.errors import ModelError
+from omnidraft.prompting.grammar import gbnf_grammar
+from omnidraft.prompting.prompted_model import Continued
+from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.settings import config
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab import PairMap, Translator
 from omnidraft.vocab.ngram_cache import NgramCache
-from tests.backends.thinking_templates import OPENED
-from tests.backends.tool_templates import HERMES
+from tests.prompting.thinking_templates import OPENED
+from tests.prompting.tool_templates import HERMES
 
 GREEDY = SamplingSettings(temperature=0.0, max_tokens=24)
 FIXED = DraftSettings(mode="fixed", length=4)

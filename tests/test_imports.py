@@ -81,8 +81,8 @@ def imported(path: Path, *, typing: bool = True) -> set[str]:
 
 
 ORDER = [
-    "errors", "format", "plot", "processes", "storage", "settings", "vocab", "backends", "decoding", "engine",
-    "chats", "learning", "profiles", "lab", "app", "server", "bench", "cli", "__main__",
+    "errors", "format", "plot", "processes", "storage", "settings", "vocab", "backends", "prompting", "decoding",
+    "engine", "chats", "learning", "profiles", "lab", "app", "server", "bench", "cli", "__main__",
 ]  # fmt: skip
 FILES = sorted([*PACKAGE.rglob("*.py"), *(ROOT / "ui").rglob("*.py"), ROOT / "app.py"])
 NAMES = {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in FILES}

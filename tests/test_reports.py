@@ -14,17 +14,17 @@ from scipy import stats
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.conversing import messages_of
 from omnidraft.backends.discovery import find_models
-from omnidraft.backends.prompting.grammar import behind_thoughts, json_grammar
-from omnidraft.backends.prompting.prompt import RawText
-from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.chats import ChatStore
 from omnidraft.decoding.events import Finished, Round, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.decoding.speculation import Guess, Speculation
+from omnidraft.prompting.grammar import behind_thoughts, json_grammar
+from omnidraft.prompting.prompt import RawText
+from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab import Proposal
 from tests.answering import PLAIN, answered, loaded
-from tests.backends.thinking_templates import OPENED
+from tests.prompting.thinking_templates import OPENED
 from tests.real import QWEN, SMOL, real_model
 from tests.serving import serving
 

@@ -15,14 +15,14 @@ from omnidraft.app import conversing
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.session import Session
 from omnidraft.backends.llama.widths import WIDTHS
-from omnidraft.backends.prompting.own_ids import KEY
-from omnidraft.backends.prompting.prompt import prompt_ids
-from omnidraft.backends.prompting.prompted_model import Continued
 from omnidraft.chats import ChatStore
 from omnidraft.chats.transfer import export_json, import_json
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.learning.material.record import CAPTURE, Answered, Pairing, record_of
+from omnidraft.prompting.own_ids import KEY
+from omnidraft.prompting.prompt import prompt_ids
+from omnidraft.prompting.prompted_model import Continued
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
 from tests.answering import loaded

@@ -18,7 +18,6 @@ import numpy as np
 from omnidraft.app.embedding import embed
 from omnidraft.app.loaded_pair import LoadedPair, LoadRequest
 from omnidraft.backends.base import LanguageModel
-from omnidraft.backends.prompting.grammar_state import whole_vocabulary
 from omnidraft.chats import ChatStore
 from omnidraft.decoding.events import Event, Finished, Notice, Token
 from omnidraft.decoding.request import AnswerRequest
@@ -29,6 +28,7 @@ from omnidraft.learning.learner import Learner
 from omnidraft.learning.material.record import CAPTURE, Answered
 from omnidraft.profiles.forget import Forgotten, forget_everything_from, forget_from
 from omnidraft.profiles.uploads import clear_uploads
+from omnidraft.prompting.grammar_state import whole_vocabulary
 from omnidraft.settings.config import AppSettings, CacheSettings, ModelSettings
 from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import DataHome

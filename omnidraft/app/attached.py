@@ -15,11 +15,11 @@ from omnidraft.app.passages import chosen
 from omnidraft.app.session import Session
 from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.backends.pictures import Picture, read_picture
-from omnidraft.backends.prompting.prompt import readable, with_pictures
 from omnidraft.chats import Conversation, Message, PictureFile, TextFile
 from omnidraft.chats.pictures import with_files
 from omnidraft.errors import ContextFull, PictureError
 from omnidraft.format import count
+from omnidraft.prompting.prompt import readable, with_pictures
 from omnidraft.vocab import Vocabulary
 
 COUNTED = 100_000  # characters that are tokenized to count; of a longer text the rest is estimated

@@ -22,12 +22,12 @@ from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.tool_use import UNSUPPORTED, ToolUse, decided
 from omnidraft.app.waiting import LOOK_EVERY, Place
 from omnidraft.backends.pictures import Picture
-from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.chats import Conversation, Message, PictureFile, TextFile, files_meta
 from omnidraft.chats.records import messages_with_steps, open_call, steps_meta
 from omnidraft.chats.search import CLOSE, OPEN, said
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError, OmniDraftError, StorageError
+from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.settings.config import DraftSettings, SamplingSettings
 
 Answering = Callable[[Message], AnswerJob]  # inside the session's turn: what answers a question, or writes on an answer

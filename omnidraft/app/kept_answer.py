@@ -14,13 +14,13 @@ from omnidraft.app import models_list
 from omnidraft.app.answer_job import ENDED, AnswerJob, Listener
 from omnidraft.app.session import Session
 from omnidraft.app.speeds import PlainSpeed
-from omnidraft.backends.prompting.own_ids import Spelled
-from omnidraft.backends.prompting.prompted_model import Continued
 from omnidraft.chats import Message
 from omnidraft.chats.records import last_step, steps_meta
 from omnidraft.decoding.events import Event, Round
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import StorageError
+from omnidraft.prompting.own_ids import Spelled
+from omnidraft.prompting.prompted_model import Continued
 from omnidraft.settings.config import SamplingSettings
 
 SAVE_EVERY = 1.0  # seconds

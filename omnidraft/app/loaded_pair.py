@@ -19,8 +19,6 @@ from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.estimate import crowded
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.backends.opening import open_target
-from omnidraft.backends.prompting.prompted_model import PromptedModel
-from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.cost import step_seconds
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.engine import Engine, Memory
@@ -36,6 +34,8 @@ from omnidraft.learning.adapters.serving import (
 )
 from omnidraft.learning.material.record import Pairing
 from omnidraft.processes.progress import settle, watched
+from omnidraft.prompting.prompted_model import PromptedModel
+from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.settings.config import CacheSettings, ModelSettings, named_file
 from omnidraft.storage.database import derived
 from omnidraft.storage.paths import ProfilePaths

@@ -13,14 +13,14 @@ from dataclasses import replace
 from typing import Any
 
 from omnidraft.app.tools.toolbox import Toolbox
-from omnidraft.backends.prompting.formats.chat_format import Call, collect
-from omnidraft.backends.prompting.formats.open import Reader
-from omnidraft.backends.prompting.formats.pattern import is_tag
-from omnidraft.backends.prompting.own_ids import Spelled
-from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.chats import Message, TextFile
 from omnidraft.chats.records import ASKED, Step, ToolCall, last_step, messages_with_steps, with_call
 from omnidraft.errors import ModelError
+from omnidraft.prompting.formats.chat_format import Call, collect
+from omnidraft.prompting.formats.open import Reader
+from omnidraft.prompting.formats.pattern import is_tag
+from omnidraft.prompting.own_ids import Spelled
+from omnidraft.prompting.templates import ChatTemplate
 
 MAX_STEPS = 6  # times that one answer may ask for something
 MAX_CALLS = 4  # at once

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from omnidraft.app.catalog import choose_target, need_drafter
-from omnidraft.backends.prompting.prompted_model import Message
 from omnidraft.bench import runner
 from omnidraft.bench.pairs import Pair, Prompts, choose, task_name
 from omnidraft.bench.runner import LOSSES, Learn, Report, Table, Work
@@ -33,6 +32,7 @@ from omnidraft.learning.material.replay import ExpansionTable
 from omnidraft.learning.training.process import TrainingProcess
 from omnidraft.learning.training.stream import StreamLearner
 from omnidraft.learning.update import Update
+from omnidraft.prompting.prompted_model import Message
 from omnidraft.settings.config import CacheSettings, DraftSettings, LearningSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab.ngram_cache import NgramCache
 

@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.backends.prompting.prompted_model import Message
 from omnidraft.bench.runner import ALL, EDIT
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.request import AnswerRequest
@@ -27,6 +26,7 @@ from omnidraft.lab.prompts import TASKS, TOPICS, Prompt, in_turn, lesson_prompts
 from omnidraft.lab.statistics import Trace, record
 from omnidraft.learning.adapters.serving import Choice
 from omnidraft.learning.material.record import Pairing, Record
+from omnidraft.prompting.prompted_model import Message
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
 from omnidraft.vocab import Translator

@@ -27,9 +27,6 @@ from typing import Any
 
 from omnidraft.app.catalog import choose_target, need_drafter
 from omnidraft.backends.gguf.file import read_info
-from omnidraft.backends.prompting.prompt import prompt_ids
-from omnidraft.backends.prompting.prompted_model import Message
-from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.bench import runner
 from omnidraft.bench.pairs import PLAIN, Pair, Prompts, choose
 from omnidraft.bench.runner import PEERS, Column, Peers, Report, Table, Work
@@ -39,6 +36,9 @@ from omnidraft.lab import statistics as stats
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.statistics import Trace, before_loop
 from omnidraft.processes.threads import physical_cores
+from omnidraft.prompting.prompt import prompt_ids
+from omnidraft.prompting.prompted_model import Message
+from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.settings.config import ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary

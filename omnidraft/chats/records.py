@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from omnidraft.backends.prompting.own_ids import KEY, Spelled
 from omnidraft.chats.pictures import ShownPicture, TextFile, are_pictures, files_of, pictures_of, with_files
 from omnidraft.chats.search import said
 from omnidraft.chats.titles import MAX_TITLE, one_line, shorten
+from omnidraft.prompting.own_ids import KEY, Spelled
 from omnidraft.settings.config import SamplingSettings
 
 # Calls of functions inside an answer: how they are kept with it, and how a model reads the answer then. An answer with

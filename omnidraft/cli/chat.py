@@ -21,10 +21,6 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.app.catalog import choose_drafter, choose_target
 from omnidraft.backends.llama.kernels import library
 from omnidraft.backends.pictures import Picture, open_picture
-from omnidraft.backends.prompting.formats.chat_format import collect
-from omnidraft.backends.prompting.own_ids import KEY, Spelled
-from omnidraft.backends.prompting.prompt import with_pictures
-from omnidraft.backends.prompting.thinking import EFFORTS
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.cli.report import add_setting, draft_length, given, print_json, printed, report, summary
 from omnidraft.decoding.events import Finished, Token
@@ -32,6 +28,10 @@ from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import OmniDraftError, SettingsError
 from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
 from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER
+from omnidraft.prompting.formats.chat_format import collect
+from omnidraft.prompting.own_ids import KEY, Spelled
+from omnidraft.prompting.prompt import with_pictures
+from omnidraft.prompting.thinking import EFFORTS
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings, describe
 from omnidraft.storage.paths import find_data_home
 

@@ -14,10 +14,10 @@ from omnidraft.decoding.speculation import Speculation
 from omnidraft.settings.config import DraftSettings, SamplingSettings
 
 if TYPE_CHECKING:
-    from omnidraft.backends.prompting.grammar import Grammar
-    from omnidraft.backends.prompting.prompt import RawText
-    from omnidraft.backends.prompting.prompted_model import Continued, Message
-    from omnidraft.backends.prompting.templates import ChatTemplate
+    from omnidraft.prompting.grammar import Grammar
+    from omnidraft.prompting.prompt import RawText
+    from omnidraft.prompting.prompted_model import Continued, Message
+    from omnidraft.prompting.templates import ChatTemplate
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING
 
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
-from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.events import Event as AnswerEvent
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
@@ -33,6 +32,7 @@ from omnidraft.lab.prompts import TASKS, Prompt, in_turn, load_prompts
 from omnidraft.lab.statistics import record
 from omnidraft.learning.material.record import CAPTURE, Answered, Pairing, record_of
 from omnidraft.learning.material.replay import table_file
+from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.settings.config import CacheSettings, DraftSettings, LearningSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
 from omnidraft.storage.trial import TRIALS

@@ -6,12 +6,12 @@ import pytest
 from omnidraft.backends.llama.eyes import MOST_PICTURES
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.backends.pictures import FIRST
-from omnidraft.backends.prompting.prompt import mark, prompt_ids, unseen, with_pictures
-from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.events import Notice, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.errors import ContextFull, PictureError
+from omnidraft.prompting.prompt import mark, prompt_ids, unseen, with_pictures
+from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab import PairMap, Translator
 from omnidraft.vocab.ngram_cache import NgramCache

@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from omnidraft.backends.prompting.formats.open import THOUGHT_MARKS
 from omnidraft.chats import TextFile, export_json, export_markdown, files_meta, import_json
 from omnidraft.chats.pictures import files_of, with_files
 from omnidraft.chats.records import sound
 from omnidraft.chats.search import in_tags, said
+from omnidraft.prompting.formats.channels import THOUGHT_MARKS
 from tests.exports import elsewhere
 
 CHANNEL = ("<|channel>thought", "<channel|>", "")

@@ -23,7 +23,7 @@ from omnidraft.__main__ import _COMMANDS, _parser
 from omnidraft.cli.chat import _prompts
 from omnidraft.errors import SettingsError
 from omnidraft.storage.paths import DataHome
-from tests.backends.thinking_templates import OPENED
+from tests.prompting.thinking_templates import OPENED
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 240  # seconds: a busy machine takes a minute for what takes two seconds otherwise

@@ -12,11 +12,11 @@ import pytest
 
 from omnidraft.app.speeds import SpeedStore
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
-from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.events import Finished, Round
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.processes.contention import _allowed
+from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab import PairMap, Translator
 from omnidraft.vocab.ngram_cache import NgramCache

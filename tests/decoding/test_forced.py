@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from omnidraft.backends.prompting.grammar import gbnf_grammar
-from omnidraft.backends.prompting.grammar_state import GrammarState
 from omnidraft.decoding.drafting import FixedLength
 from omnidraft.decoding.events import Finished, Round, Token
 from omnidraft.decoding.pick import GreedyPicker
 from omnidraft.decoding.speculation import Speculation
+from omnidraft.prompting.grammar import gbnf_grammar
+from omnidraft.prompting.grammar_state import GrammarState
 from omnidraft.settings.config import SamplingSettings
 from tests.decoding import toys
 

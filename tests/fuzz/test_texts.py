@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from omnidraft.backends.prompting.grammar import check_grammar, gbnf_grammar, json_grammar
-from omnidraft.backends.prompting.grammar_state import GrammarState
-from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.chats import ChatStore, export_json, import_json
 from omnidraft.lab.prompts import load_prompts
+from omnidraft.prompting.grammar import check_grammar, gbnf_grammar, json_grammar
+from omnidraft.prompting.grammar_state import GrammarState
+from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.server.api.errors import json_body
 from omnidraft.server.api.request import CompletionRequest
 from omnidraft.settings.config import AppSettings
 from omnidraft.settings.file import load_settings, save_settings
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
-from tests.backends.prompting.formats.test_learned import TOOLS, WRITTEN, form
-from tests.backends.reading import format_of_source, read
 from tests.exports import elsewhere
 from tests.fuzz.cases import ODD, as_json, damaged, fuzz, refused_at_most, several
+from tests.prompting.formats.test_learned import TOOLS, WRITTEN, form
+from tests.prompting.reading import format_of_source, read
 
 SEEDS = st.integers(0, 2**48).map(random.Random)
 

@@ -14,7 +14,7 @@ import openai
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from omnidraft.backends.prompting.grammar import by_bytes, json_grammar
+from omnidraft.prompting.grammar import by_bytes, json_grammar
 from tests.server.test_api import ASK, MODEL, client
 from tests.serving import served
 

@@ -10,7 +10,7 @@ import pytest
 
 from omnidraft.server.api.errors import BadRequest
 from omnidraft.server.api.responses import chat_body
-from tests.backends.tool_templates import TEMPLATES
+from tests.prompting.tool_templates import TEMPLATES
 from tests.server.test_api import ASK, MODEL, client
 from tests.server.test_api_tools import PARAMETERS, TOOLS, is_weather
 from tests.serving import served_with

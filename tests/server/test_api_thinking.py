@@ -5,7 +5,7 @@ from __future__ import annotations
 import openai
 import pytest
 
-from tests.backends.thinking_templates import TEMPLATES
+from tests.prompting.thinking_templates import TEMPLATES
 from tests.server.test_api import ASK, MODEL, client
 from tests.serving import served_with
 

@@ -8,7 +8,7 @@ import openai
 import pytest
 
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
-from tests.backends.tool_templates import TEMPLATES
+from tests.prompting.tool_templates import TEMPLATES
 from tests.server.test_api import ASK, MODEL, client
 from tests.serving import served_with
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
-from omnidraft.backends.prompting.formats.chat_format import ChatFormat
-from omnidraft.backends.prompting.formats.open import open_reader
 from omnidraft.decoding.request import AnswerRequest
+from omnidraft.prompting.formats.chat_format import ChatFormat
+from omnidraft.prompting.formats.open import open_reader
 from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import DataHome
 

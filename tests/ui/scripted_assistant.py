@@ -11,12 +11,12 @@ import pytest
 
 import omnidraft.app.session
 from omnidraft.app.sessions import Sessions
-from omnidraft.backends.prompting.formats.open import open_reader
 from omnidraft.decoding.events import Finished, Statistics, Token
 from omnidraft.decoding.request import AnswerRequest
+from omnidraft.prompting.formats.open import open_reader
 from omnidraft.storage.paths import find_data_home
-from tests.backends.reading import format_of_source
-from tests.backends.tool_templates import HERMES
+from tests.prompting.reading import format_of_source
+from tests.prompting.tool_templates import HERMES
 from tests.ui.fake_assistant import FakeAssistant
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import SimpleNamespace
 
-from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.events import Finished, Statistics, Token
 from omnidraft.engine import Engine
-from tests.backends.tool_templates import HERMES
+from omnidraft.prompting.templates import ChatTemplate
+from tests.prompting.tool_templates import HERMES
 
 
 def say(texts: list[str]) -> None:

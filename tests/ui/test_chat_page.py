@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from tests.backends.thinking_templates import SWITCHED
 from tests.exports import elsewhere
+from tests.prompting.thinking_templates import SWITCHED
 from tests.serving import served
 from tests.ui.chatting import answers, ask, choose, exported, new_chat, questions, tab, titles, unfold, wait_idle, write
 from tests.ui.conftest import SETTINGS

@@ -12,9 +12,9 @@ from omnidraft.app.outlook import ASSUMED, Outlook, drafters_of, known_speeds
 from omnidraft.app.session import Session
 from omnidraft.backends.discovery import NO_PROJECTOR
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.prompting.templates import NO_TEMPLATE
 from omnidraft.format import count, rate, short, size
 from omnidraft.processes.progress import Progress
+from omnidraft.prompting.templates import NO_TEMPLATE
 from omnidraft.settings.config import named_file
 from ui.common.frame import script
 from ui.common.notes import loading

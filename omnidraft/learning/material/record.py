@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from omnidraft.backends.prompting.prompt import RawText, ends_without_space, prompt_ids
-from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.events import Captured, Finished, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.learning.adapters.serving import Choice
+from omnidraft.prompting.prompt import RawText, ends_without_space, prompt_ids
+from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.storage.files import read_json
 from omnidraft.vocab import PairMap, Translator
 

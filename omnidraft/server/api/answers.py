@@ -22,14 +22,14 @@ from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.waiting import LOOK_EVERY
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.backends.prompting.grammar import Grammar, behind_thoughts, required_call
-from omnidraft.backends.prompting.grammar_state import GrammarState
-from omnidraft.backends.prompting.prompt import RawText
-from omnidraft.backends.prompting.prompted_model import Continued
-from omnidraft.backends.prompting.templates import ChatTemplate
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.errors import OmniDraftError
+from omnidraft.prompting.grammar import Grammar, behind_thoughts, required_call
+from omnidraft.prompting.grammar_state import GrammarState
+from omnidraft.prompting.prompt import RawText
+from omnidraft.prompting.prompted_model import Continued
+from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.server.api import errors
 from omnidraft.server.api import reply as completions
 from omnidraft.server.api.checks import Checks

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnidraft.app.answer_job import ENDED, AnswerJob
-from omnidraft.backends.prompting.formats.chat_format import collect
-from omnidraft.backends.prompting.formats.open import Reader
-from omnidraft.backends.prompting.json_schema import broken
+from omnidraft.prompting.formats.chat_format import collect
+from omnidraft.prompting.formats.open import Reader
+from omnidraft.prompting.json_schema import broken
 from omnidraft.server.api.request import CompletionRequest
 
 

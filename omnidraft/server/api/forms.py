@@ -10,19 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from omnidraft.app.answer_job import AnswerJob, Listener
-from omnidraft.backends.prompting.formats.chat_format import (
-    Arguments,
-    CallBegun,
-    CallBroken,
-    CallEnded,
-    Content,
-    Event,
-    Thoughts,
-    collect,
-)
-from omnidraft.backends.prompting.formats.open import Reader
 from omnidraft.decoding.events import Event as Decoded
 from omnidraft.decoding.events import Finished, Prefill, Token
+from omnidraft.prompting.formats.chat_format import Call, Content, Event, Thoughts, collect
+from omnidraft.prompting.formats.open import Reader
 from omnidraft.server.api.messages import Tools
 from omnidraft.vocab import Vocabulary
 
@@ -153,12 +144,8 @@ class ChatForm(_Form):
         super().__init__(job, logprobs)
         self._reader, self.tools = reader, tools
         self._one = tools is not None and tools.one
-        self._called = self._ended = 0
-
-    @property
-    def called(self) -> bool:
-        """Whether a tool was called, and that call is whole."""
-        return self._ended > 0
+        self._calls = 0
+        self.called = False  # whether a tool was called, and that call is whole
 
     def whole(self) -> dict[str, Any]:
         """The choice, when the job is over."""
@@ -190,27 +177,25 @@ class ChatForm(_Form):
         cut = self._job.live.finish_reason != "stop"
         found: list[Event] = []
         for event in [*self._reader.feed(self._written()), *(self._reader.finish(cut) if over else [])]:
-            self._called += isinstance(event, CallBegun)
-            self._ended += isinstance(event, CallEnded)
-            if self._one and self._called > 1 and not isinstance(event, (Thoughts, Content)):
-                continue  # only one call was asked for
+            if isinstance(event, Call):
+                self._calls += 1
+                self.called = self.called or event.whole
+                if self._one and self._calls > 1:
+                    continue  # only one call was asked for
             found.append(event)
         return found
 
     def _deltas(self, over: bool) -> list[dict[str, Any]]:
-        """A call comes as its name, then its arguments as they grow."""
         deltas: list[dict[str, Any]] = []
-        at = self._called - 1
+        at = self._calls
         for event in self._news(over):
             if isinstance(event, Thoughts):
                 deltas.append({"reasoning_content": event.text})
-            elif isinstance(event, (Content, CallBroken)):
+            elif isinstance(event, Content):
                 deltas.append({"content": event.text})
-            elif isinstance(event, CallBegun):
+            else:
+                deltas.append({"tool_calls": [{"index": at, **_described(event.name, event.arguments)}]})
                 at += 1
-                deltas.append({"tool_calls": [{"index": at, **_described(event.name, "")}]})
-            elif isinstance(event, Arguments):
-                deltas.append({"tool_calls": [{"index": at, "function": {"arguments": event.text}}]})
         return deltas
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from omnidraft.backends.pictures import Picture, read_picture
-from omnidraft.backends.prompting.grammar import unkept
-from omnidraft.backends.prompting.prompt import mark
+from omnidraft.prompting.grammar import unkept
+from omnidraft.prompting.prompt import mark
 from omnidraft.server.api.errors import BadRequest, field
 
 ROLES = ("system", "developer", "user", "assistant", "tool")

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from omnidraft.app.session import Session
-from omnidraft.backends.prompting.grammar import Grammar, check_grammar, gbnf_grammar, json_grammar
 from omnidraft.errors import SettingsError
+from omnidraft.prompting.grammar import Grammar, check_grammar, gbnf_grammar, json_grammar
 from omnidraft.server.api.errors import BadRequest, biases, field, texts, whole
 from omnidraft.server.api.messages import Tools, messages_of, notes, tools_of
 from omnidraft.settings.config import DraftSettings, SamplingSettings
