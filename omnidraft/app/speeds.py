@@ -233,7 +233,7 @@ class PairSpeed:
         is in `pair_stats`. Nothing is known, or kept, of a pair one of whose files is gone."""
         self._keys = {}
         mine = f"{real(self._profile)}/{adapter or '-'}"
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             self._keys = {kind: speed_key(target, drafter, model, mine, kind == "greedy") for kind in KINDS}
         for kind, key in self._keys.items():
             if (known := self._store.load(key)) is not None:
