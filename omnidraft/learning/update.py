@@ -244,13 +244,13 @@ def settle(store: AdapterStore, update: Update) -> None:
     store.prune()
 
 
-FIRST = 4  # answers
+SOONER = 4  # times sooner than later ones: the first update
 
 
 def due_behind(learned: int, interval: int) -> int:
-    """New answers that make an update due where so many are known: as many again, for what is new is felt soon, but
-    `interval` at most."""
-    return min(interval, max(FIRST, learned))
+    """New answers that make an update due where so many were learned from: as many again, for what is new should be
+    felt soon, and `interval` in the end."""
+    return min(interval, max(1, interval // SOONER, learned))
 
 
 HOUR = 3600.0  # seconds
