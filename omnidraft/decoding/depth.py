@@ -315,7 +315,7 @@ class AdaptiveDepth:
             return self._plainly(against.wanted)
         copied, gain = self._best_copy()
         drafts = self._drafts and self._pays()
-        if copied and not (drafts and self._averages.look.value > gain):
+        if copied and not (drafts and self._promised() > gain):
             if against.copy.state == "off":
                 against.copy.begin_trial()
             return copied
@@ -337,9 +337,12 @@ class AdaptiveDepth:
     def _pays(self) -> bool:
         """Whether drafting is expected to pay, and measured time does not say otherwise."""
         stats, state = self.stats, self.stats.against_plain.draft.state
-        gain = self._averages.look.value - stats.rate * (self._first_seconds() + self._reading() / NEAR)
-        stats.expected = gain > (0.0 if stats.expected else 0.5 * PROMISE)
+        stats.expected = self._promised() > (0.0 if stats.expected else 0.5 * PROMISE)
         return state == "trial" or (state == "on" and stats.expected)
+
+    def _promised(self) -> float:
+        """What a draft is expected to earn, in tokens; what has to be read for it serves later ones, too."""
+        return self._averages.look.value - self.stats.rate * (self._first_seconds() + self._reading() / NEAR)
 
     def _wait(self) -> float:
         """Plain rounds until drafting is tried again: by a first draft, or by a trial where it was ended."""
