@@ -125,7 +125,9 @@ def test_an_answer_passes_few_functions_before_it_is_an_adapter(tmp_path, models
     monkeypatch.setattr(LineChild, "say", noting(LineChild.say, told_to, "TrainingProcess"))
     assistant = open_assistant(find_data_home(tmp_path / "home"), models, interval=12)
     try:
+        assistant.learner.hold()
         ask(assistant, range(12))
+        assistant.learner.hold(False)
         until(file.exists, "an adapter")
     finally:
         assistant.close()

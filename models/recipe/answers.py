@@ -6,6 +6,7 @@ and "logp": the target's tokens and, at each, its likeliest tokens with their lo
 
 import base64
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,10 +16,11 @@ import llama_cpp as llama
 import numpy as np
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from omnidraft.backends.llama import runtime
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 # How often a kind is asked; everyday requests are the rest.
-_SHARES = {"math": 0.2, "code": 0.2, "dialogue": 0.12, "qa": 0.1, "roleplay": 0.05}
+_SHARES = {"math": 0.15, "code": 0.15, "dialogue": 0.1, "qa": 0.1, "roleplay": 0.05}
 _EVERYDAY = json.loads(Path(__file__).with_name("everyday.json").read_text(encoding="utf-8"))
 _FORMS = [(form, parts.split()) for parts, forms in _EVERYDAY["forms"].items() for form in forms]
 _PARTS = {part: words.split("|") for part, words in _EVERYDAY["parts"].items()}
@@ -49,9 +51,11 @@ def prompts(data: dict[str, list[Conversation]], seed: int) -> Iterator[dict[str
             messages = [{"role": "user", "content": form.format(*(dice.choice(_PARTS[part]) for part in parts))}]
         else:
             messages = data[kind][dice.integers(len(data[kind]))]
-            if kind == "qa" and dice.random() < 0.3:
+            if kind in ("qa", "roleplay") and dice.random() < 0.3:
                 request = str(dice.choice(_EVERYDAY["texts"])).format(messages[1]["content"])
                 messages = [{"role": "user", "content": request}]
+            elif len(messages) == 2 and dice.random() < 0.2:
+                messages = [*messages, {"role": "user", "content": str(dice.choice(_EVERYDAY["follow"]))}]
             asked = [i for i, message in enumerate(messages) if message["role"] == "user"][:3]
             messages = messages[: dice.choice(asked) + 1]
         yield {"task": kind, "messages": messages, "temperature": float(dice.choice([0.0, 0.8]))}
@@ -78,10 +82,13 @@ class Writer:
 
     def __init__(self, path: Path, tokens: int, likely: bool, parallel: int = 32) -> None:
         self._tokens, self._likely, self._vocabulary = tokens, likely, read_gguf_vocabulary(path)
+        threads = len(os.sched_getaffinity(0))
+        runtime.choose_layouts()
         model = llama.llama_model_load_from_file(str(path).encode(), llama.llama_model_default_params())
         params = llama.llama_context_default_params()
         params.n_ctx, params.n_seq_max, params.kv_unified = parallel * _LENGTH, parallel, False
-        params.n_batch, params.n_threads, params.n_threads_batch = params.n_ctx, 1, 1
+        params.n_batch, params.n_threads, params.n_threads_batch = params.n_ctx, threads, threads
+        params.flash_attn_type = 0  # our products read keys and values faster
         self._slots: dict[int, Answer] = {}
         self._free = list(range(parallel))
         self._context, self._batch = (
@@ -116,8 +123,10 @@ class Writer:
 
     def _step(self) -> Iterator[tuple[int, np.ndarray]]:
         """Read on; (slot, logits) behind every answer."""
-        batch, count, asked = self._batch, 0, list(self._slots)
-        for slot, answer in self._slots.items():
+        # in order: llama.cpp computes together only what follows one another
+        batch, count, asked = self._batch, 0, sorted(self._slots)
+        for slot in asked:
+            answer = self._slots[slot]
             for token in answer.unread:
                 batch.token[count], batch.pos[count], batch.logits[count] = token, answer.read, 0
                 batch.n_seq_id[count], batch.seq_id[count][0] = 1, slot

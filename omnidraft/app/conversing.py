@@ -110,19 +110,21 @@ def _load_and_answer(
     try:
         message = store()
         try:
-            return _answer_in_queue(session, chat, message, answer)
+            return _answer_in_queue(session, chat, message, answer, place)
         except OmniDraftError:
-            if chat in session.queue and new:
+            if session.queue.holds(place) and new:
                 session.store.delete_turn(message.id)
             raise
     finally:
         session.queue.leave(place)
 
 
-def _answer_in_queue(session: Session, chat: str, message: Message, answer: Answering) -> AnswerJob | None:
-    """None if it was taken back while the model was loaded."""
+def _answer_in_queue(
+    session: Session, chat: str, message: Message, answer: Answering, place: Place
+) -> AnswerJob | None:
+    """None if it was taken back while the model was loaded, whatever was asked in the conversation since."""
     with _turn(session, chat):
-        if chat not in session.queue:
+        if not session.queue.holds(place):
             return None
         session.store.select(message.id)  # meanwhile, another version may have been shown
         return session.start(answer(message))
@@ -177,12 +179,12 @@ def _begin_waiting(session: Session, chat: str, answer: Answering, place: Place,
     """Begin what waits when its turn comes, unless it is taken back; what prevents that is told in the answer's
     place."""
     try:
-        while chat in session.queue:
+        while session.queue.holds(place):
             if session.busy or not session.queue.is_first(place):
                 time.sleep(LOOK_EVERY)
                 continue
             with suppress(StillAnswering):  # somebody could not wait
-                _answer_in_queue(session, chat, message, answer)
+                _answer_in_queue(session, chat, message, answer, place)
                 return
     except OmniDraftError as error:
         with suppress(StorageError):  # the conversation was deleted

@@ -230,17 +230,19 @@ class PairSpeed:
         pair_stats: dict[str, PairStats],
     ) -> None:  # fmt: skip
         """Speak of this pair with such an adapter from now on, and fill in what is known of it; what is not stays as it
-        is in `pair_stats`."""
+        is in `pair_stats`. Nothing is known, or kept, of a pair one of whose files is gone."""
+        self._keys = {}
         mine = f"{real(self._profile)}/{adapter or '-'}"
-        for kind in KINDS:
-            self._keys[kind] = speed_key(target, drafter, model, mine, kind == "greedy")
-            if (known := self._store.load(self._keys[kind])) is not None:
+        with suppress(OSError):
+            self._keys = {kind: speed_key(target, drafter, model, mine, kind == "greedy") for kind in KINDS}
+        for kind, key in self._keys.items():
+            if (known := self._store.load(key)) is not None:
                 pair_stats[kind] = known
 
     def keep(self, pair_stats: dict[str, PairStats]) -> None:
         with suppress(StorageError, OSError):  # it can be measured again, so a full disk shall not stand in the way
-            for kind, known in pair_stats.items():
-                self._store.save(self._keys[kind], known)
+            for kind in pair_stats.keys() & self._keys.keys():
+                self._store.save(self._keys[kind], pair_stats[kind])
 
 
 def speed_key(target: Path, drafter: Path | None, settings: ModelSettings, adapter: str | None, greedy: bool) -> str:

@@ -78,6 +78,11 @@ class RequestQueue:
             self._places.append(own)
         return own
 
+    def holds(self, own: Place) -> bool:
+        """Whether it was neither left nor taken back."""
+        with self._lock:
+            return own in self._places
+
     def is_first(self, own: Place) -> bool:
         with self._lock:
             return bool(self._places) and self._places[0] is own

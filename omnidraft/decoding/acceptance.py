@@ -5,7 +5,6 @@ Answers differ, so each begins where its pair of models is and goes its own way.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp, log
@@ -21,10 +20,12 @@ KEEP = 0.985
 LOOSE = 6.0
 # Logits by which one complete surprise moves an answer's own offset of the acceptance head, and the most it may be.
 OFFSET_RATE, OFFSET_MOST = 0.7, 3.0
-# Believed of copies before any was seen, by the length of the match: low, so that a wide pass is paid for only after
-# copies were seen to be right.
-COPY_PRIORS = {3: 0.15, 4: 0.2, 5: 0.3, 7: 0.4, 10: 0.5, 16: 0.6}
-_MATCHED = tuple(COPY_PRIORS)
+# Classes of copies, by how many ids before them agree: none, 1 to 2, 3 to 6 and so on, from 63 the last.
+_MATCHES = 7
+# Ids behind which a copy is half believed before any was seen: many, so that a wide pass is paid for only after copies
+# were seen to be right.
+_HALF = 8
+_COPY_PRIORS = [2**n / (2**n + _HALF) for n in range(_MATCHES)] * 4
 
 KINDS = ("direct", "ngram", "split", "lookup")  # origins that the head tells apart
 
@@ -101,7 +102,7 @@ class Averages:
     later: Average = field(default_factory=lambda: Average(0.6, 0.0))
     per_piece: Average = field(default_factory=lambda: Average(0.8))
     look: Average = field(default_factory=lambda: Average(0.5, 1.0))
-    copies: list[Average] = field(default_factory=lambda: [Average(chance) for chance in [*COPY_PRIORS.values()] * 3])
+    copies: list[Average] = field(default_factory=lambda: [Average(chance) for chance in _COPY_PRIORS])
 
     def local(self) -> Averages:
         """Where one answer begins."""
@@ -124,7 +125,7 @@ class Averages:
 
     @classmethod
     def from_dict(cls, data: Mapping) -> Averages:
-        if len(data["copies"]) != 3 * len(COPY_PRIORS):
+        if len(data["copies"]) != len(_COPY_PRIORS):
             raise ValueError("averages of copies by another division")
         named = {name: _average(*data[name]) for name in _NAMED}
         return cls(**named, copies=[_average(*pair) for pair in data["copies"]])
@@ -140,10 +141,10 @@ _LARGE = 1e9
 _NAMED = ("first", "later", "per_piece", "look")
 
 
-def copy_class(matched: int, own: bool, agreed: bool) -> int:
-    """Where a copied token's average stands: how many ids before it agree, in the answer itself or another text, or
-    with several passages saying so and none otherwise."""
-    return max(0, bisect_right(_MATCHED, matched) - 1) + len(_MATCHED) * (2 if agreed else int(own))
+def copy_class(matched: int, own: bool, agreed: bool, resumed: bool) -> int:
+    """Where a copied token's average stands: how many ids before it agree, in the answer itself or another text, with
+    several passages saying so and none otherwise, or behind a change."""
+    return min((matched + 1).bit_length(), _MATCHES) - 1 + _MATCHES * (3 if resumed else 2 if agreed else int(own))
 
 
 class Drafted:

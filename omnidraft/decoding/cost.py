@@ -48,7 +48,7 @@ class PassTimes:
 
     def seconds(self, rows: int) -> float:
         if rows >= len(self._curve):
-            self._curve = self._work_out(max(rows, len(self._curve), 17))
+            self._curve = self._work_out(max(2 * rows, 16))
         return self.level * self._curve[rows]
 
     def is_used(self, rows: int) -> bool:

@@ -35,7 +35,7 @@ CHANGED = 1.2
 MEMORY = 0.995
 # Tokens that a first draft, or a copy, must promise before it is begun: below, estimates are mistaken as often as not.
 PROMISE = 0.1
-# Pieces of the longest draft: more are hardly ever accepted.
+# Pieces of the longest draft: more are hardly ever accepted. Copies are as long as what speaks for them.
 LONGEST = 16
 # Pieces drafted at most until the first proposal is complete: longer tokens are rare.
 PROBE_PIECES = 3
@@ -315,7 +315,7 @@ class AdaptiveDepth:
             return self._plainly(against.wanted)
         copied, gain = self._best_copy()
         drafts = self._drafts and self._pays()
-        if copied and not (drafts and self._averages.look.value > gain):
+        if copied and not (drafts and self._promised() > gain):
             if against.copy.state == "off":
                 against.copy.begin_trial()
             return copied
@@ -337,9 +337,12 @@ class AdaptiveDepth:
     def _pays(self) -> bool:
         """Whether drafting is expected to pay, and measured time does not say otherwise."""
         stats, state = self.stats, self.stats.against_plain.draft.state
-        gain = self._averages.look.value - stats.rate * (self._first_seconds() + self._reading() / NEAR)
-        stats.expected = gain > (0.0 if stats.expected else 0.5 * PROMISE)
+        stats.expected = self._promised() > (0.0 if stats.expected else 0.5 * PROMISE)
         return state == "trial" or (state == "on" and stats.expected)
+
+    def _promised(self) -> float:
+        """What a draft is expected to earn, in tokens; what has to be read for it serves later ones, too."""
+        return self._averages.look.value - self.stats.rate * (self._first_seconds() + self._reading() / NEAR)
 
     def _wait(self) -> float:
         """Plain rounds until drafting is tried again: by a first draft, or by a trial where it was ended."""
@@ -359,23 +362,25 @@ class AdaptiveDepth:
     def _best_copy(self) -> tuple[int, float]:
         """(how many looked-up tokens to propose, what they are expected to earn in tokens)."""
         match, copy = self._match, self.stats.against_plain.copy
-        if not match.length or (copy.state == "off" and copy.backoff.rounds_left(LOSS)):
+        if not match.ids or (copy.state == "off" and copy.backoff.rounds_left(LOSS)):
             return 0, 0.0
-        found = [self._copies(depth).value for depth in range(min(self.longest, len(match.ids)))]
-        gains = [self._gain(found[:n]) for n in range(1, len(found) + 1)]
+        gains = self._gains([self._copies(depth).value for depth in range(len(match.ids))])
         best = max(gains, default=0.0)
         return (gains.index(best) + 1, best) if best > PROMISE else (0, 0.0)
 
     def _copies(self, depth: int) -> Average:
         """Of the match's token at `depth`."""
         match = self._match
-        return self._averages.copies[copy_class(match.length + depth, match.own, depth < match.agreed)]
+        found = copy_class(match.length + depth, match.own, depth < match.agreed, match.resumed)
+        return self._averages.copies[found]
 
-    def _gain(self, chances: Sequence[float]) -> float:
-        """What proposing is expected to earn, in tokens: kept proposals less what the wider pass costs."""
-        cost = self.stats.cost
-        wider = cost.pass_seconds(len(chances) + 1) - cost.pass_seconds(1)
-        return sum(accumulate(chances, mul)) - self.stats.rate * wider
+    def _gains(self, chances: Sequence[float]) -> list[float]:
+        """What proposing the first, the first two and so on is expected to earn, in tokens: kept ones less what the
+        wider pass costs."""
+        cost, rate = self.stats.cost, self.stats.rate
+        narrow = cost.pass_seconds(1)
+        kept = accumulate(accumulate(chances, mul))
+        return [tokens - rate * (cost.pass_seconds(n) - narrow) for n, tokens in enumerate(kept, 2)]
 
     # while the drafter drafts
 
@@ -401,7 +406,7 @@ class AdaptiveDepth:
 
     def worthwhile(self, pieces: Sequence[int]) -> bool:
         proposals = self._drafted.segment(pieces)
-        gain = self._gain(self._drafted.chances(proposals)) if proposals else 0.0
+        gain = self._gains(self._drafted.chances(proposals))[-1] if proposals else 0.0
         self._averages.look.add(max(0.0, gain))
         unknown = self._probing and not self.stats.cost.now.is_used(len(proposals) + 1)
         if gain > 0 or unknown or self.stats.against_plain.draft.state == "trial":
@@ -416,7 +421,7 @@ class AdaptiveDepth:
         if done.threads and done.threads[0] != cost.threads:
             self._tell_plain()
             cost.threads = done.threads[0]
-        if self._match.length:
+        if self._match.ids:
             self._observe_match(done, said)
         if done.plain:
             self._rest -= 1

@@ -81,7 +81,7 @@ PLAIN = -1
 
 
 class LengthPolicy(Protocol):
-    """Decides who drafts in a round and how much. longest: no round drafts more pieces, or copies more tokens. state:
+    """Decides who drafts in a round and how much. longest: no round drafts more pieces. state:
     in words, whether drafting goes on by measured time, "" where that is not measured. rests: the round is plain
     without another thought, and not begun, unless there is something to copy."""
 

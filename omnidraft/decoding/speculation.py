@@ -52,7 +52,7 @@ class Speculation:
         if self.constraint is not None and (forced := self.constraint.forced()[: max(room, 0)]):
             return self._behind_forced(forced, picker, position, room, start)
         drafting = self.drafting
-        if room <= 0 or (self.policy.rests and (self.lookup is None or self.lookup.passages is None)):
+        if room <= 0 or (self.policy.rests and (self.lookup is None or not self.lookup.finds)):
             return NOTHING
         begun, copied = self._begin(room)
         if copied:
@@ -89,7 +89,7 @@ class Speculation:
         """What the policy says of this round, and copies of earlier text where it wants them."""
         match = NO_MATCH
         if self.lookup is not None:
-            match = self.lookup.propose(min(room, self.policy.longest))
+            match = self.lookup.propose(room)
         begun = self.policy.begin(self.drafting.behind if self.drafting else 0, match)
         return begun, [Proposal(t, "lookup", 0, 0) for t in match.ids[: max(begun, 0)]]
 

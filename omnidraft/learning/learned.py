@@ -103,7 +103,8 @@ class Learned:
         choice = learner.pairing.choice if learner.pairing is not None else None
         pid = learner.process.pid if learner.updates.running is not None else None
         return Status(
-            version=version, state=state, reason=reason, waiting=stores.fresh, interval=learner.settings().interval,
+            version=version, state=state, reason=reason, waiting=stores.fresh,
+            interval=learner.updates.interval(learner.settings()),
             held=learner.held, update=learner.updates.running, last=learner.last,
             served=choice.version.name if choice is not None and choice.version else None,
             origin=choice.origin if choice is not None else "none",
@@ -128,7 +129,8 @@ class Learned:
             return "training", updates.running.doing()
         if learner.answering:
             return "idle", "An answer is being written."
-        return "idle", (learner.state is State.DUE and learner.waits_for) or updates.idle_reason(settings.interval)
+        waits = learner.waits_for if learner.state is State.DUE else ""
+        return "idle", waits or updates.idle_reason(updates.interval(settings))
 
     def versions(self) -> list[VersionInfo]:
         """The versions, newest first."""

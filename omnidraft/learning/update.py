@@ -244,6 +244,15 @@ def settle(store: AdapterStore, update: Update) -> None:
     store.prune()
 
 
+SOONER = 4  # times sooner than later ones: the first update
+
+
+def due_behind(learned: int, interval: int) -> int:
+    """New answers that make an update due where so many were learned from: as many again, for what is new should be
+    felt soon, and `interval` in the end."""
+    return min(interval, max(1, interval // SOONER, learned))
+
+
 HOUR = 3600.0  # seconds
 MINUTES_PER_HOUR = 10.0  # of processors that training takes before it waits for the next
 
@@ -265,8 +274,12 @@ class Updates:
 
     def due(self, settings: LearningSettings) -> bool:
         """Whether an update should be begun, whether or not it may begin now."""
-        needed = 1 if self.forced else settings.interval + self._failed_with
+        needed = 1 if self.forced else self.interval(settings) + self._failed_with
         return settings.enabled and not self._stores.refused and self._stores.enough >= needed
+
+    def interval(self, settings: LearningSettings) -> int:
+        """New answers that the next one takes."""
+        return due_behind(self._stores.learned, settings.interval)
 
     def why_wait(self) -> str:
         """Why the hour has no room for what is due, in a sentence; "" if it has, or the user wants it now.

@@ -250,7 +250,9 @@ class LearningSettings:
         "What training minimises; projected is ours, hybrid the paper's.",
         expert=True,
     )
-    interval: int = integer(16, 1, 10_000, "Train after this many new answers.", expert=True)
+    interval: int = integer(
+        16, 1, 10_000, "Train after this many new answers, and on the first ones sooner.", expert=True
+    )
     cpu_percent: int = integer(50, 1, 100, "Share of the processor's cores for training, in percent; one at least.")
 
     def __post_init__(self) -> None:

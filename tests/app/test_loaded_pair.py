@@ -197,3 +197,18 @@ def test_a_drafter_that_cannot_be_loaded_changes_nothing(make, models, tmp_path)
         session.choose_drafter(broken)
     assert session.drafter_path() == before
     assert asked(session, chat, "And 2 + 3?").reused_tokens >= first.prompt_tokens
+
+
+def test_another_drafter_drafts_for_a_target_whose_file_is_gone(make, models, tmp_path):
+    target = Path(shutil.copy(models / "tiny-target-a-f16.gguf", tmp_path / "target.gguf"))
+    session = make(target)
+    chat = session.store.create("one").id
+    first = asked(session, chat, "What is 23 + 45?")
+    target.unlink()
+    other = Path(shutil.copy(models / "tiny-drafter-f16.gguf", tmp_path / "other.gguf"))
+    session.choose_drafter(other)
+    assert (session.settings.drafter, session.assistant.loaded.asked.drafter) == (str(other), other)
+    session.apply(**{"draft.mode": "fixed"})
+    second = asked(session, chat, "And 2 + 3?")
+    assert second.reused_tokens >= first.prompt_tokens
+    assert second.proposed

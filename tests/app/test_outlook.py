@@ -106,6 +106,20 @@ def session(tmp_path, models):
     made.close()
 
 
+def test_what_guessing_brings_here_is_promised_once_answers_showed_it(session, models):
+    target, drafter = models / "tiny-target-a-f16.gguf", session.drafter_path(models / "tiny-target-a-f16.gguf")
+    session.unload()
+    store = SpeedStore(session.assistant.home.cache / "speed.json")
+    key = speed_key(target, drafter, session.model_settings, None, True)
+    for seen, said in (1.0, ""), (40.0, "1.0 times as fast as without; taught, about 1.3"):
+        known = PairStats(CostModel({1: 0.1, 2: 0.105, 4: 0.12, 9: 0.3}, 0.02))
+        known.averages.first = Average(0.05, seen)
+        known.cost.keep()
+        store.save(key, known)
+        assert said in outlook.promise(session, target)
+        assert bool(said) == bool(outlook.promise(session, target))
+
+
 @pytest.fixture
 def other(tmp_path, models, monkeypatch):
     """Another drafter at hand, of which more is expected."""

@@ -193,6 +193,22 @@ def test_a_question_is_stored_while_its_model_loads_and_can_be_taken_back(sessio
         assert [m.role for m in path] == ["user", "assistant"]
 
 
+def test_a_question_taken_back_while_its_model_loads_stays_so_though_another_is_asked_there(session, monkeypatch):
+    slow = SlowLoad(session, monkeypatch)
+    chat = session.shown.chat().id
+    one, _ = meanwhile(lambda: conversing.ask(session, chat, "One"))
+    with slow.under_way():
+        session.stop(chat)
+        two, _ = meanwhile(lambda: conversing.ask(session, chat, "Two"))
+    one.join(10)
+    two.join(10)
+    over(session)
+    path = session.store.path(chat)
+    assert [message.content for message in path] == ["One", "", "Two", ""]
+    assert path[1].meta["error"] == "It was taken back before its turn."
+    assert (path[3].meta.get("error"), len(session.assistant.answered)) == (None, 1)
+
+
 def test_another_answer_is_taken_back_while_its_model_loads(session, monkeypatch):
     chat = session.shown.chat().id
     conversing.ask(session, chat, "One")

@@ -25,6 +25,7 @@ COMPUTE_BOUND = {1: 1.0, 2: 1.90, 3: 3.08, 4: 2.93, 5: 3.97, 6: 3.83, 8: 4.84, 1
 FLAT = {1: 1.0, 2: 1.01, 4: 1.03, 5: 1.04, 8: 1.10, 12: 1.2, 16: 1.3}
 _READ_AHEAD = 0.1  # of a draft step: what an id takes that the drafter reads behind plain rounds
 _PROMPT = 60  # ids that the drafter has to read before its first draft of an answer
+_PASSAGE = 24  # ids of an earlier passage at hand
 _COLD = 0.15  # of itself: what a drafted round takes longer behind plain ones
 
 
@@ -128,8 +129,8 @@ class Machine:
 
     def _copied_round(self, policy, behind: int, chance: float) -> tuple[Round, list[Proposal], int]:
         """A round with an earlier passage at hand; the drafter is right as often there."""
-        right = [self._rng.random() < chance for _ in range(max(policy.longest, 1))]
-        count = policy.begin(behind, Match([1] * policy.longest, 12, own=False))
+        right = [self._rng.random() < chance for _ in range(_PASSAGE)]
+        count = policy.begin(behind, Match([1] * _PASSAGE, 12, own=False))
         if count > 0:
             kept = next((i for i, ok in enumerate(right[:count]) if not ok), count)
             return self._timed(0, count, kept, copied=count), [Proposal(1, "lookup", 0, 0)] * count, 2 - right[0]

@@ -281,7 +281,7 @@ def said(policy: AdaptiveDepth, match: Match, right: bool, rounds: int) -> None:
 
 
 def value(policy: AdaptiveDepth, matched: int, own: bool = True, agreed: bool = False) -> float:
-    return policy.stats.averages.copies[copy_class(matched, own, agreed)].value
+    return policy.stats.averages.copies[copy_class(matched, own, agreed, resumed=False)].value
 
 
 def test_copies_are_proposed_once_they_were_seen_to_be_right_and_no_longer_than_that():
@@ -289,7 +289,7 @@ def test_copies_are_proposed_once_they_were_seen_to_be_right_and_no_longer_than_
     assert policy.begin(0, found(5)) == PLAIN
     said(policy, found(5), True, 8)
     assert policy.begin(0, found(5)) > 0
-    assert policy.begin(0, found(3)) == PLAIN  # other lengths of match are another matter
+    assert policy.begin(0, found(2)) == PLAIN  # other lengths of match are another matter
     said(policy, found(5), False, 12)
     assert policy.begin(0, found(5)) == PLAIN
 
@@ -337,3 +337,23 @@ def test_no_draft_is_longer_than_what_the_target_reads_in_one_pass(draft):
     stats = PairStats(CostModel({1: 1.0}, 0.1))
     assert make_policy(draft, stats, OneToOne(), 5).longest == 5
     assert make_policy(draft, stats, OneToOne(), 63).longest == (8 if draft.mode == "fixed" else 16)
+
+
+def test_copies_go_on_for_as_long_as_they_were_seen_to_be_right_whatever_the_longest_draft():
+    policy = AdaptiveDepth(PairStats(CostModel({1: 1.0, 41: 1.1}, 0.1)), None, longest=1)
+    match, begun = Match([1] * 40, 20, own=False), []
+    for _ in range(20):
+        begun.append(policy.begin(0, match))
+        n = max(begun[-1], 0)
+        done = Round(0, n, n, n, n + 1, 0.0, 0.0, 1 + n / 400, 0.0, copied=n, plain=not n)
+        policy.observe(done, [Proposal(1, "lookup", 0, 0)] * n, 1)
+    assert 0 < begun[0] < max(begun) == 40
+
+
+def test_what_is_copied_behind_a_change_is_believed_apart_from_what_agrees():
+    policy = lookups()
+    said(policy, found(12), True, 30)
+    resumed = found(12)._replace(resumed=True)
+    said(policy, resumed, False, 12)
+    assert policy.begin(0, found(12)) > 0
+    assert policy.begin(0, resumed) == PLAIN

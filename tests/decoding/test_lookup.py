@@ -43,7 +43,7 @@ def test_says_whether_the_answer_repeats_itself_or_what_was_there_before_it():
     assert found.propose(1) == Match([4], 3, own=False)  # another text
     found.extend([8, 5, 6, 7])
     assert found.propose(1) == Match([8], 3, own=False)  # what led into the answer
-    found.extend([0, 9, 1, 2, 3])
+    found.extend([0, 0, 9, 1, 2, 3])
     assert found.propose(1) == Match([8], 4, own=True)
 
 
@@ -74,21 +74,21 @@ def test_memory_is_bounded(monkeypatch):
 @given(st.lists(st.lists(st.integers(0, 3), max_size=30), min_size=1, max_size=4))
 def test_equals_a_brute_force_search(texts):
     found = SuffixLookup()
-    begun = set()  # (text, where an answer began): a passage that goes on there or reaches over it is not looked for
+    begun = set()  # (text, where an answer began): a passage that goes on there is not found
     for text in [*texts[:-1], texts[-1][:1]]:
         found.begin(text)
         begun.add((len(found._texts) - 1, found._begun))
     found.extend(texts[-1][1:])
-    copied, matched, _, agreed = found.propose(4)
+    copied, matched, _, agreed, _ = found.propose(4)
     current = found._texts[-1]
     best, said = 0, []
     for number, text in enumerate(found._texts):
-        for end in range(3, len(text)):
+        for end in range(1, len(text)):
             n = 0
-            while n < min(16, end, len(current) - found._begun) and text[end - 1 - n] == current[-1 - n]:
+            while n < min(32, end, len(current) - found._begun) and text[end - 1 - n] == current[-1 - n]:
                 n += 1
-            if n >= 3 and not any((number, cut) in begun for cut in range(end - 2, end + 1)):
-                said = [*(said if n == best else []), text[end : end + 4]] if n >= best else said
+            if n and (number, end) not in begun:
+                said = [*(said if n == best else []), text[end : end + min(4, 2 * n)]] if n >= best else said
                 best = max(best, n)
     assert matched == best
     if matched:
@@ -102,10 +102,8 @@ def test_agreeing_on_what_leads_into_an_answer_means_nothing():
     found = SuffixLookup([[7, 8, 9, 1, 2, 3]])
     found.begin([5, 7, 8, 9])
     assert found.propose(4) == NO_MATCH
-    found.extend([1, 2])
-    assert found.propose(4) == NO_MATCH
-    found.extend([3, 1, 2, 3])
-    assert found.propose(4).length == 3
+    found.extend([1])
+    assert found.propose(4).length == 1
 
 
 def test_ids_that_all_passages_go_on_with_are_told_from_the_newest_ones_alone():
@@ -118,3 +116,35 @@ def test_ids_that_all_passages_go_on_with_are_told_from_the_newest_ones_alone():
     found.begin([9])
     found.extend([1, 2, 3])
     assert found.propose(4).agreed == 0  # one text alone agrees with nobody
+
+
+def test_twice_as_many_ids_are_copied_as_agree():
+    found = SuffixLookup([[*range(200)]])
+    found.begin([300])
+    for said, copied in ((0, 2), (1, 4), (2, 6)):
+        found.append(said)
+        assert len(found.propose(100).ids) == copied
+    found.extend(range(3, 100))
+    assert len(found.propose(100).ids) == 64
+
+
+def test_a_passage_is_taken_up_again_behind_a_changed_id_with_half_of_what_spoke_for_it():
+    found = SuffixLookup([[*range(20)]])
+    found.begin([100])
+    found.extend(range(8))
+    assert found.propose(4) == Match([8, 9, 10, 11], 8, own=False)
+    found.append(50)
+    assert found.propose(4) == Match([9, 10, 11, 12], 4, own=False, resumed=True)
+    found.extend([51, 52])
+    assert found.propose(4) == Match([11, 12], 1, own=False, resumed=True)
+    found.append(53)
+    assert found.propose(4) == NO_MATCH
+
+
+def test_what_ends_like_the_answer_for_longer_than_speaks_for_the_passage_left_comes_first():
+    found = SuffixLookup([[1, 2, 3, 4], [7, 8, 9, 5]])
+    found.begin([100])
+    found.extend([1, 2])
+    assert found.propose(1).ids == [3]
+    found.extend([7, 8, 9])
+    assert found.propose(1) == Match([5], 3, own=False)

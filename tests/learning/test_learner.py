@@ -30,8 +30,10 @@ def taught(home, models):
     assistant.store = ChatStore(assistant.profile.chats)
     assistant.secret = assistant.store.create().id
     assistant.store.append(assistant.secret, "user", SECRET)
+    assistant.learner.hold()
     ask(assistant, range(1), assistant.secret, SECRET)
     ask(assistant, range(11))
+    assistant.learner.hold(False)
 
     def served() -> bool:
         states.add(assistant.learner.status().state)
@@ -54,7 +56,7 @@ def test_an_update_is_trained_judged_and_served_while_nobody_waits(taught):
     assert (status.state, status.waiting, status.pid) == ("idle", 0, None)
     assert status.served == version.name == update.version == "v000001"
     assert (status.origin, version.served, update.outcome) == ("own", True, "published")
-    assert (update.answers_new, update.step) == (11, update.steps)  # every eighth is held out, from the fifth on
+    assert (update.answers_new, update.step) == (10, update.steps)  # every eighth is held out, from the fourth on
     assert version.losses == update.losses
     assert len(update.losses) == update.steps
     assert update.losses[-1] < update.losses[0]
@@ -165,7 +167,9 @@ def test_a_second_program_answers_but_does_not_learn(home, taught, models):
 
 def test_an_answer_pauses_training_at_once_and_the_user_can_too(home, models, tmp_path):
     assistant = open_assistant(find_data_home(tmp_path), models, interval=6)
+    assistant.learner.hold()
     ask(assistant, range(6))
+    assistant.learner.hold(False)
     until(lambda: assistant.learner.status().state == "training")
     running = assistant.answer(
         AnswerRequest(PROMPTS[9].messages, GREEDY, FIXED, source="c9", capture=assistant.capture)

@@ -56,6 +56,16 @@ def test_what_was_refused_is_not_trained_on_again_and_stands_in_the_history(tmp_
     history.close()
 
 
+@pytest.mark.parametrize(("interval", "began"), [(16, [4, 8, 16, 32, 48]), (3, [1, 2, 4, 7, 10])])
+def test_the_first_answers_are_learned_from_soon_and_later_ones_at_the_interval(interval, began):
+    found, learned = [], 0
+    for answers in range(1, began[-1] + 1):
+        stores = SimpleNamespace(refused="", enough=answers - learned, fresh=answers - learned, learned=learned)
+        if Updates(stores, None).due(LearningSettings(interval=interval)):
+            found, learned = [*found, answers], answers
+    assert found == began
+
+
 def test_what_is_there_for_the_next_update_is_told_with_what_is_not_counted():
     due = Updates(SimpleNamespace(refused="", enough=0, fresh=1), None)
     assert due.idle_reason(8) == ("The next update begins at 8 new answers (of models with this vocabulary); 1 so far.")

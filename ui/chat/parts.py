@@ -13,6 +13,7 @@ from omnidraft.app.answer_job import AnswerJob, Live
 from omnidraft.app.catalog import DEFAULT, KNOWN, Known
 from omnidraft.app.conversing import answering
 from omnidraft.app.kept_answer import shown_pieces, stored_plain
+from omnidraft.app.outlook import promise
 from omnidraft.app.session import Session
 from omnidraft.app.tool_use import ALWAYS, ONCE, REFUSE
 from omnidraft.app.tools.server_file import BETWEEN
@@ -198,10 +199,11 @@ def empty_state(session: Session, target: Path | None) -> str:
         return _empty(
             "Ask something",
             f"{_WHAT} SmolLM2-135M answers: a very small model that talks about anything, in English, and is often "
-            "wrong. Better ones, each a button away:",
+            f"wrong. {promise(session, target)} Better ones, each a button away:",
             _better([]) + _WAYS.format("All models"),
         )
-    return _empty("Ask something", f"{_WHAT} {escape(target.stem)} answers.", _WAYS.format("Other models"))
+    said = f"{_WHAT} {escape(target.stem)} answers. {promise(session, target)}"
+    return _empty("Ask something", said, _WAYS.format("Other models"))
 
 
 def _others(session: Session, target: Path) -> list[str]:

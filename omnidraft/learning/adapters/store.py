@@ -249,7 +249,8 @@ class AdapterStore:
         if doomed:
             rejected = tuple(r for r in self.pointer.rejected if self.folder / r not in doomed)
             highest = max([self.pointer.highest, *(int(path.name[1:]) for path in doomed)])
-            write_pointer(self.folder, Pointer(kept, rejected, 0, highest))
+            left_so = replace(self.pointer, version=kept, rejected=rejected, through=0, highest=highest)
+            write_pointer(self.folder, left_so)
         for path in doomed:
             discard(path)
         if forget_candidate(self.folder, chat):

@@ -167,7 +167,8 @@ _DAY = 86_400.0  # seconds
 
 class OpenStores:
     """refused: why nothing can be learned here, "" if it can. answers, tokens, bytes: of the replay; fresh: answers of
-    the present vocabulary that no update has seen; enough: how many of them an update could be judged with, else 0;
+    the present vocabulary that no update has seen; learned: those that one has; enough: how many of the fresh ones an
+    update could be judged with, else 0;
     day_seconds: processor time of the updates of the last 24 hours."""
 
     def __init__(self, profile: ProfilePaths) -> None:
@@ -177,7 +178,7 @@ class OpenStores:
         self.refused = ""
         self.replay: ReplayStore | None = None
         self.history: History | None = None
-        self.answers = self.tokens = self.bytes = self.fresh = self.enough = 0
+        self.answers = self.tokens = self.bytes = self.fresh = self.learned = self.enough = 0
         self.day_seconds = 0.0
 
     def open(self) -> None:
@@ -254,6 +255,7 @@ class OpenStores:
             store = self.replay
             answers = store.usable(pair.drafter.fingerprint, pair.target.fingerprint) if store is not None else {}
             self.fresh = sum(ordinal > through for ordinal in answers)
+            self.learned = len(answers) - self.fresh
             self.enough = self.fresh if any(answer.held_out for answer in answers.values()) else 0
             self.day_seconds = self.history.spent(_DAY) if self.history is not None else 0.0
 

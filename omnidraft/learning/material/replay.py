@@ -45,7 +45,7 @@ MIGRATIONS = [
 ]  # fmt: skip
 LIMIT_MB = 256.0  # of earlier answers
 HELD_OUT_EVERY = 8
-HELD_OUT_AT = 4
+HELD_OUT_AT = 3  # among the first, too
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from omnidraft.learning.adapters.serving import Adapters, Choice
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.training.process import TrainingProcess, does
-from omnidraft.learning.update import Update, plan, settle
+from omnidraft.learning.update import Update, due_behind, plan, settle
 from omnidraft.processes.threads import physical_cores
 from omnidraft.settings.config import LearningSettings
 
@@ -57,8 +57,9 @@ class StreamLearner:
         """Keep an answer; the update it brought about, if it did."""
         with ReplayStore(self._replay) as replay:
             ordinal = replay.add(record)
-            number = replay.answers[ordinal].nth + 1
-        return self._update(ordinal) if number % self._settings.interval == 0 else None
+            known = [o for o, a in replay.answers.items() if a.vocabulary == self._vocabulary]
+        fresh = sum(o > self.choice.learned_in.through for o in known)
+        return self._update(ordinal) if fresh >= due_behind(len(known) - fresh, self._settings.interval) else None
 
     def finish(self) -> Update | None:
         """One more update if there are answers behind the last one."""

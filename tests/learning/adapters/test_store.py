@@ -32,6 +32,14 @@ def test_a_forgotten_versions_number_is_not_used_again(store):
     assert AdapterStore(store.folder).current().name == "v000003"
 
 
+@pytest.mark.parametrize("warm", [False, True])
+def test_forgetting_a_conversation_leaves_what_the_owner_chose_in_place_of_a_version(store, warm):
+    published(store, "a")
+    store.choose(None, warm)
+    store.forget("a")
+    assert (store.current(), AdapterStore(store.folder).starts_warm) == (None, warm)
+
+
 def test_what_an_earlier_program_rolled_back_serves_only_if_it_is_chosen(store):
     first, second = published(store), published(store)
     write_pointer(store.folder, replace(store.pointer, version=first.name, rejected=(second.name,)))
