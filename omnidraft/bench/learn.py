@@ -20,7 +20,7 @@ import numpy as np
 
 from omnidraft.app.catalog import choose_target, need_drafter
 from omnidraft.bench import runner
-from omnidraft.bench.pairs import Pair, Prompts, choose, task_name
+from omnidraft.bench.pairs import Pair, Prompts, choose
 from omnidraft.bench.runner import LOSSES, Learn, Report, Table, Work
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
@@ -75,13 +75,6 @@ def results(plan: Learn, work: Work) -> Iterator[Cell]:
             for task in plan.tasks:
                 asked = choose(task, seed, plan.train_prompts, plan.test_prompts)
                 yield from _Run(plan, work, Stream(target.stem, asked.task, seed), target, asked).results()
-
-
-def drafter_of(folder: Path, target: Path, task: str, loss: str) -> Path | None:
-    """What the drafter became by a loss in the stream with seed 0, in the folder of the cells; None if no update was
-    let through or no such copy can be made."""
-    path = folder / Stream(target.stem, task_name(task), 0).name / f"{loss}.gguf"
-    return path if path.is_file() else None
 
 
 class _Run:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.lab.prompts import TASKS
@@ -196,51 +196,6 @@ class Learn(Plan):
     test_prompts: int = _count(20, "other prompts, asked when learning is over")
     test_tokens: int = _count(64, "longest answer of a test")
     temperature: tuple[str, ...] = words(COLUMNS, _COLUMNS)
-
-
-# Public prompts of the paper (OmniDraft, arXiv 2507.02659 v3), by the names their data sets had. Data only.
-
-
-class Source(NamedTuple):
-    """Rows of a data set from `offset` on; form: the question they make."""
-
-    dataset: str
-    config: str
-    split: str
-    form: str
-    offset: int = 0
-
-
-_SUMMARY = "Summarize this article in one sentence.\n\n{document}"
-_ALPACA = Source("tatsu-lab/alpaca", "default", "train", "{instruction}\n\n{input}")
-SOURCES: dict[str, dict[str, tuple[Source, ...]]] = {
-    "gsm8k": {part: (Source("openai/gsm8k", "main", part, "{question}"),) for part in ("train", "test")},
-    "code": {
-        "train": (Source("google-research-datasets/mbpp", "full", "train", "{text}"),),
-        "test": (
-            Source("google-research-datasets/mbpp", "full", "test", "{text}"),
-            Source("openai/openai_humaneval", "openai_humaneval", "test", "Complete this function.\n\n{prompt}"),
-        ),
-    },
-    "alpaca": {"train": (_ALPACA,), "test": (_ALPACA._replace(offset=50_000),)},
-    "xsum": {part: (Source("EdinburghNLP/xsum", "default", part, _SUMMARY),) for part in ("train", "test")},
-}
-
-
-@dataclass(frozen=True)
-class Real(Plan):
-    """public prompts, fetched over the network: acceptance, learning and speed"""
-
-    target: tuple[str, ...] = words((), _MODELS)
-    tasks: tuple[str, ...] = words(tuple(SOURCES), f"of {', '.join(SOURCES)}")
-    loss: tuple[str, ...] = words(LOSSES, f"of {', '.join(LOSSES)}")
-    seeds: int = integer(3, 1, 99, "of what is learned from, and in which order")
-    train_prompts: int = _count(1000, "answers to learn from")
-    train_tokens: int = _count(256, "longest answer to learn from")
-    test_prompts: int = _count(50, "other prompts")
-    test_tokens: int = _count(128, "longest answer of a test")
-    timed_prompts: int = _count(20, "of a timed cell")
-    rows: str = text("https://datasets-server.huggingface.co", "where rows of data sets are asked for")
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ BENCHMARKS: dict[str, type[runner.Plan]] = {
     "passes": runner.Passes,
     "learn": runner.Learn,
     "peers": runner.Peers,
-    "real": runner.Real,
 }
 
 

@@ -1,5 +1,4 @@
-"""A small stand-in for the Hub: one repository with GGUF files, ranges honoured, as slow as a test wants it; and for
-the viewer of its data sets."""
+"""A small stand-in for the Hub: one repository with GGUF files, ranges honoured, as slow as a test wants it."""
 
 from __future__ import annotations
 
@@ -23,7 +22,6 @@ class StubHub:
         self.ranges: list[int] = []
         self.listed: list[dict] = []  # what a search finds
         self.queries: list[dict[str, list[str]]] = []
-        self.rows: dict[tuple[str, str], list[dict]] = {}  # by data set and split
         self.headers: list[dict[str, str]] = []
         hub = self
 
@@ -33,9 +31,7 @@ class StubHub:
             def do_GET(self) -> None:
                 hub.headers.append(dict(self.headers))
                 path = self.path.partition("?")[0]
-                if path == "/rows":
-                    hub._tell_rows(self, parse_qs(urlsplit(self.path).query))
-                elif path == "/api/models":
+                if path == "/api/models":
                     hub.queries.append(parse_qs(urlsplit(self.path).query))
                     hub._reply(self, 200, json.dumps(hub.listed).encode(), {"Content-Type": "application/json"})
                 elif path == f"/api/models/{repo}" or path.startswith(f"/api/models/{repo}/revision/"):
@@ -59,14 +55,6 @@ class StubHub:
     def close(self) -> None:
         self.server.shutdown()
         self.server.server_close()
-
-    def _tell_rows(self, handler: BaseHTTPRequestHandler, asked: dict[str, list[str]]) -> None:
-        """As the viewer does: at most 100 rows of a data set that it has."""
-        found = self.rows.get((asked["dataset"][0], asked["split"][0]))
-        offset, length = int(asked["offset"][0]), min(int(asked["length"][0]), 100)
-        told = [{"row_idx": i, "row": row} for i, row in enumerate(found or [])][offset : offset + length]
-        body = json.dumps({"rows": told, "num_rows_total": len(found or [])}).encode()
-        self._reply(handler, 200 if found is not None else 404, body, {"Content-Type": "application/json"})
 
     def _describe(self, handler: BaseHTTPRequestHandler) -> None:
         siblings = [
