@@ -93,9 +93,10 @@ class SuffixLookup:
 
     def _follow(self, number: int, end: int, i: int) -> None:
         """An id in the place of another leaves half of what spoke for the passage, and in the end nothing."""
-        right = self._texts[number][end : end + 1] == [i]
+        passage = self._texts[number]
+        right = passage[end : end + 1] == [i]
         self._run = min(self._run + 1, _LONGEST) if right else self._run // 2
-        self._followed = (number, end + 1) if self._run else None
+        self._followed = (number, end + 1) if self._run and end < len(passage) else None
 
     def _drop_older_half(self) -> None:
         kept = self._texts[len(self._texts) // 2 + 1 :]

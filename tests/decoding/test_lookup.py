@@ -148,3 +148,15 @@ def test_what_ends_like_the_answer_for_longer_than_speaks_for_the_passage_left_c
     assert found.propose(1).ids == [3]
     found.extend([7, 8, 9])
     assert found.propose(1) == Match([5], 3, own=False)
+
+
+@given(st.lists(st.lists(st.integers(0, 2), max_size=12), max_size=4), st.lists(st.integers(0, 3), max_size=40))
+def test_whatever_was_said_what_is_copied_stands_in_an_earlier_text(texts, said):
+    found = SuffixLookup(texts)
+    found.begin([])
+    for place, i in enumerate(said, 1):
+        found.append(i)
+        copied = list(found.propose(8).ids)
+        everything = [*texts, said[:place]]
+        starts = [(text, n) for text in everything for n in range(len(text))]
+        assert not copied or any(text[n : n + len(copied)] == copied for text, n in starts)
