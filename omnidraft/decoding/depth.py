@@ -307,13 +307,15 @@ class AdaptiveDepth:
 
     def begin(self, behind: int, match: Match) -> int:
         self._missed, self._match, self._probing, self._unproposed = max(0, behind - 1), match, False, []
+        copied, gain = self._best_copy()
+        if self._rest > 0 and not copied:
+            return PLAIN  # as if nothing had been found
         self._drafted.begin()
         self._tell_plain()
         self._rest = 0
         against = self.stats.against_plain
         if against.wanted:
             return self._plainly(against.wanted)
-        copied, gain = self._best_copy()
         drafts = self._drafts and self._pays()
         if copied and not (drafts and self._promised() > gain):
             if against.copy.state == "off":

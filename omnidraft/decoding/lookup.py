@@ -14,7 +14,7 @@ from omnidraft.backends.pictures import until_picture
 _LONGEST = 32  # ids of a match that are compared
 _GROWTH = 2  # times as many ids as matched are copied: a copy doubles while it is right
 _MOST_IDS = 200_000  # remembered over all texts; then the older half is dropped
-_TRIED = 32  # of the newest passages that end alike, how many are compared
+_TRIED = 8  # of the newest passages that end alike, how many are compared
 
 
 class Match(NamedTuple):

@@ -312,6 +312,21 @@ def test_an_unproposed_copy_is_compared_with_what_comes_in_every_kind_of_round()
         assert value(policy, 3) > before
 
 
+def test_a_passage_that_is_not_worth_copying_does_not_end_a_rest():
+    """Most words stood somewhere before; thinking about each would take longer than copies gain."""
+    policy = lookups()
+    assert policy.begin(0, NO_MATCH) == PLAIN
+    for _ in range(3):
+        assert policy.rests
+        assert policy.begin(0, found(1)) == PLAIN
+        policy.observe(PLAIN_ROUND, [], 2)
+    assert policy.stats.tokens == 0, "plain rounds are told together"
+    assert policy.begin(0, NO_MATCH) == PLAIN
+    said(policy, found(20), right=True, rounds=9)
+    policy.begin(0, NO_MATCH)
+    assert policy.begin(0, found(20)) > 0, "what is worth copying is copied in mid-rest"
+
+
 def test_the_next_answer_begins_where_the_pair_is():
     policy = lookups()
     said(policy, found(12), True, 30)
