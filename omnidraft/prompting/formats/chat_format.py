@@ -144,8 +144,6 @@ class ChatFormat:
 
     def literals(self) -> list[str]:
         """Everything that the model writes around thoughts, content and calls."""
-        if self.harmony:
-            return ["<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>", "<|call|>"]
         patterns = [*self.thoughts.begins, *self.thoughts.ends, *self.content.begins, *self.content.ends]
         for shape in self.calls:
             body = shape.body
