@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from omnidraft.errors import ModelError
-from omnidraft.prompting.formats.channels import THOUGHT_MARKS
-from omnidraft.prompting.formats.chat_format import WrittenCall
+from omnidraft.prompting.formats.chat_format import THOUGHT_MARKS, WrittenCall
 from omnidraft.prompting.grammar import Grammar, json_part, literal
 from omnidraft.prompting.templates import ChatTemplate
 

@@ -17,8 +17,7 @@ import jinja2
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.errors import ModelError, PromptRefused
 from omnidraft.prompting import own_ids
-from omnidraft.prompting.formats.channels import THOUGHT_MARKS
-from omnidraft.prompting.formats.chat_format import ChatFormat
+from omnidraft.prompting.formats.chat_format import THOUGHT_MARKS, ChatFormat
 from omnidraft.prompting.formats.of_template import format_of, template_variables
 from omnidraft.prompting.formats.open import Reader, begun_text, open_reader
 from omnidraft.prompting.formats.probe import FIELDS, NAMES, USER, tools

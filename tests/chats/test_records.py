@@ -12,7 +12,7 @@ from omnidraft.chats import TextFile, export_json, export_markdown, files_meta, 
 from omnidraft.chats.pictures import files_of, with_files
 from omnidraft.chats.records import sound
 from omnidraft.chats.search import in_tags, said
-from omnidraft.prompting.formats.channels import THOUGHT_MARKS
+from omnidraft.prompting.formats.chat_format import THOUGHT_MARKS
 from tests.exports import elsewhere
 
 CHANNEL = ("<|channel>thought", "<channel|>", "")

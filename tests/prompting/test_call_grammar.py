@@ -8,8 +8,7 @@ import pytest
 
 from omnidraft.errors import ModelError
 from omnidraft.prompting.call_grammar import behind_thoughts, call_grammar, required_call
-from omnidraft.prompting.formats.channels import THOUGHT_MARKS
-from omnidraft.prompting.formats.chat_format import Call, WrittenCall
+from omnidraft.prompting.formats.chat_format import THOUGHT_MARKS, Call, WrittenCall
 from omnidraft.prompting.grammar import check_grammar, gbnf_grammar, json_grammar
 from omnidraft.prompting.grammar_state import GrammarState
 from omnidraft.prompting.templates import ChatTemplate

@@ -26,7 +26,7 @@ from omnidraft.prompting.formats.json_values import (
     typed,
     types_of,
 )
-from omnidraft.prompting.formats.pattern import KEY, MORE, Item, Match, Pattern, match, overlap, skip_space
+from omnidraft.prompting.formats.pattern import KEY, MORE, Match, Pattern, match, overlap, skip_space
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +110,10 @@ def tag_arguments(text: str, at: int, shape: TagArguments, schema: Any, over: bo
             return Arguments(dump(values)[:-1], at, None) if values or over else None
         key = found.gaps.get("key", "").strip()
         types = _types(key, found.gaps.get("word"), shape, schema)
-        stop, end = _value(text, found.end, key, shape, over)
+        closer = _closer(text, found.end, key, shape)
+        stop, end = _value(text, found.end, closer, over)
         if end is None and not over:
-            return Held() if stop < len(text) else Held(str(shape.end[0])[-1])
+            return Held() if stop < len(text) else Held(str(closer[0])[-1])
         before = dump(values)[:-1]
         values[key] = nested(_plain(text[found.end : stop], shape), types, property_of(key, schema), shape)
         if end is None:  # only of a text is it known how it begins
@@ -129,11 +130,15 @@ def _types(key: str, word: str | None, shape: TagArguments, schema: Any) -> froz
     return STRING if word == shape.text_word else (types - STRING or ANY - STRING)
 
 
-def _value(text: str, at: int, key: str, shape: TagArguments, over: bool) -> tuple[int, int | None]:
+def _closer(text: str, at: int, key: str, shape: TagArguments) -> Pattern:
+    """What ends the value that begins at `at`."""
+    closer = tuple(key if item == KEY else item for item in shape.end)
+    start = text[at : at + len(shape.space_before) + len(_VERBATIM)]
+    return ("]]>", *closer) if start.removeprefix(shape.space_before).startswith(_VERBATIM) else closer
+
+
+def _value(text: str, at: int, closer: Pattern, over: bool) -> tuple[int, int | None]:
     """(where a value ends, where what closes it does; None if that has not come)."""
-    closer: list[Item] = [key if item == KEY else item for item in shape.end]
-    if text[at : at + len(shape.space_before) + len(_VERBATIM)].removeprefix(shape.space_before).startswith(_VERBATIM):
-        closer.insert(0, "]]>")
     first = str(closer[0])
     stop = text.find(first, at)
     while stop >= 0:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from omnidraft.prompting.formats.json_values import Path
-from omnidraft.prompting.formats.pattern import ID, KEY, NAME, Pattern, atoms
+from omnidraft.prompting.formats.pattern import ID, KEY, NAME, WORD, Pattern, atoms
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +123,16 @@ class Between:
 class ChatFormat:
     """All that is known about a model's answers.
 
-    header: what the template writes before an answer, without thoughts that it opens; turn_end: what ends an answer;
-    drops: markers that are no content wherever they stand; word: a plain word in front of content (`all` and a line's
-    end); learned: the calls were seen in a rendering; field: what a message calls its thoughts, "content" where they
-    are a part of that; harmony: the answer is made of channels.
+    hidden: messages to others than the user and the tools that were offered; header: what the template writes before an
+    answer, without thoughts that it opens; turn_end: what ends an answer; drops: markers that are no content wherever
+    they stand; word: a plain word in front of content (`all` and a line's end); learned: the calls were seen in a
+    rendering; field: what a message calls its thoughts, "content" where they are a part of that; harmony: the answer is
+    made of channels.
     """
 
     thoughts: Between = Between()
     content: Between = Between()
+    hidden: Between = Between()
     calls: tuple[CallShape, ...] = ()
     header: Pattern = ()
     turn_end: Pattern = ()
@@ -142,8 +144,6 @@ class ChatFormat:
 
     def literals(self) -> list[str]:
         """Everything that the model writes around thoughts, content and calls."""
-        if self.harmony:
-            return ["<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>", "<|call|>"]
         patterns = [*self.thoughts.begins, *self.thoughts.ends, *self.content.begins, *self.content.ends]
         for shape in self.calls:
             body = shape.body
@@ -229,9 +229,43 @@ _DEEPSEEK = (
 _DEEPSEEK_CLOSERS = ("<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>")
 
 
+# Answers made of channels: `<|channel|>analysis<|message|>...<|end|><|start|>assistant...`. After OpenAI's description
+# of the format (https://github.com/openai/harmony, docs/format.md): a message is a header of role, recipient and
+# channel, then its content. `analysis` is thought, `final` the answer, `commentary` without a recipient what is said on
+# the way; a message to `functions.NAME` is a call, on whatever channel.
+
+# Thoughts begin, thoughts end, and an answer begins without any.
+THOUGHT_MARKS = (
+    "<|channel|>analysis<|message|>",
+    "<|end|><|start|>assistant<|channel|>final<|message|>",
+    "<|channel|>final<|message|>",
+)
+_ROLE: Pattern = ("<|start|>", "assistant")
+_FORMS: tuple[Pattern, ...] = ((WORD, "<|message|>"), ("<|constrain|>", WORD, "<|message|>"))
+_ENDS: tuple[Pattern, ...] = (("<|end|>",), ("<|call|>",), ("<|return|>",))
+# The recipient stands behind the channel, or behind the role and before it: what leads to it, and what follows.
+_BEHIND_CHANNEL: tuple[tuple[Pattern, ...], Pattern] = ((("<|channel|>", WORD, "to="),), ())
+_BEHIND_ROLE: tuple[tuple[Pattern, ...], Pattern] = ((("to=",), (*_ROLE, "to=")), ("<|channel|>", WORD))
+
+
 def is_harmony(source: str) -> bool:
-    """Whether answers are made of channels (see `open`)."""
+    """Whether answers are made of channels."""
     return all(marker in source for marker in ("<|channel|>", "<|message|>", "<|start|>"))
+
+
+def harmony(field: str) -> ChatFormat:
+    """The format of such answers; field: see `ChatFormat`."""
+    headed = [(tos, (*lead, *form)) for tos, lead in (_BEHIND_CHANNEL, _BEHIND_ROLE) for form in _FORMS]
+    headers = [("<|channel|>", WORD), ("<|channel|>", WORD, "to=", "assistant")]
+    headers += [("<|channel|>", WORD, *form) for form in _FORMS]
+    headers += [(*to, "functions.", NAME, *head) for tos, head in headed for to in tos]
+    return ChatFormat(
+        thoughts=Between((("<|channel|>", "analysis", "<|message|>"),), _ENDS[:1]),
+        content=Between(tuple(headers), _ENDS),
+        hidden=Between(tuple((*to, NAME, *head) for tos, head in headed for to in tos), _ENDS),
+        calls=tuple(CallShape(tos, NamedCalls((NAME, *head)), _ENDS) for tos, head in headed),
+        header=_ROLE, field=field, harmony=True,
+    )  # fmt: skip
 
 
 def known_thoughts(source: str, prompts: Sequence[str]) -> tuple[tuple[Pattern, ...], tuple[Pattern, ...]]:

@@ -22,6 +22,7 @@ from omnidraft.prompting.formats.chat_format import (
     THINKS,
     Between,
     ChatFormat,
+    harmony,
     is_harmony,
     known_calls,
     known_thoughts,
@@ -78,7 +79,7 @@ def template_variables(messages: Any, tools: list[Any], add_generation_prompt: b
 def learn_format(render: Render, source: str) -> ChatFormat:
     """render: see `Probe`; source: the template's text, for what it only says in words."""
     if is_harmony(source):
-        return ChatFormat(header=("<|start|>", "assistant"), harmony=True, field=_field(Probe(render)))
+        return harmony(_field(Probe(render)))
     probe = Probe(render)
     before, behind = _plain(probe)
     asked = probe.prompt(generation=False) or ""

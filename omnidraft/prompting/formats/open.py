@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from omnidraft.prompting.formats.calls import Read, Tools, expected_keys, json_call, places
-from omnidraft.prompting.formats.channels import HarmonyReader
 from omnidraft.prompting.formats.chat_format import ChatFormat, Content, Event, JsonCalls, Thoughts
 from omnidraft.prompting.formats.json_values import is_object
 from omnidraft.prompting.formats.pattern import Match, ends, last_match, match, skip_space
@@ -39,7 +38,7 @@ def open_reader(
     form: ChatFormat, tools: Mapping[str, Any] | None, begun: str = "", *, only_json: bool = False
 ) -> Reader:
     """begun: what the prompt has of the answer. only_json: the answer must be JSON, whatever fence is around it."""
-    reader: Reader = HarmonyReader(tools, begun) if form.harmony else AnswerReader(form, tools, begun)
+    reader = AnswerReader(form, tools, begun)
     if only_json:
         return Unfenced(reader)
     return PlainCalls(reader, tools) if tools else reader

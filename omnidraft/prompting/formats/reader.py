@@ -33,7 +33,7 @@ from omnidraft.prompting.formats.pattern import (
 )
 from omnidraft.prompting.formats.told import Told
 
-THINK, ANSWER, DROP, CALL, OVER, CLOSED = "think", "answer", "drop", "call", "over", "closed"
+THINK, ANSWER, DROP, HIDE, CALL, OVER, CLOSED = "think", "answer", "drop", "hide", "call", "over", "closed"
 _MOST = 8  # parts of what closes a turn
 
 
@@ -63,8 +63,10 @@ class ReaderMarks:
         drops = [*content.begins, *content.ends, *((drop,) for drop in form.drops)]
         drops += [form.header] if form.header and is_tag(form.header[0]) else []
         begins = _all(THINK, thoughts.begins)
-        self.in_content = Markers([*begins, *_all(DROP, drops), *calls, *over, *behind])
-        self.in_thoughts = Markers([*begins, *_all(ANSWER, (*thoughts.ends, *content.begins)), *calls, *over])
+        hidden = _all(HIDE, form.hidden.begins)
+        self.in_content = Markers([*begins, *_all(DROP, drops), *hidden, *calls, *over, *behind])
+        self.in_thoughts = Markers([*begins, *_all(ANSWER, (*thoughts.ends, *content.begins)), *hidden, *calls, *over])
+        self.in_hidden = Markers(_all(DROP, form.hidden.ends))
         self.endings = Markers([*_all(OVER, turn_end), *behind])
         self.leftovers = Markers(_all(DROP, thoughts.ends))
         closers = {*thoughts.ends, *turn_end, *(closer for shape in shapes for closer in shape.closers)}
@@ -155,8 +157,20 @@ class AnswerReader:
             self._step = self._thoughts
             self._told.begin_thoughts()
         else:
-            self._told.begin_part()
+            self._begin_content(found)
         return True
+
+    def _begin_content(self, marker: Found) -> None:
+        self._step = self._hidden if marker.meaning is HIDE else self._content
+        self._told.begin_part()
+
+    def _hidden(self, over: bool) -> bool:
+        """In a message to somebody else."""
+        found = self._marks.in_hidden.find(self._text, over)
+        self._take(found.end)
+        if found.meaning is not None:
+            self._step = self._content
+        return found.meaning is not None
 
     def _thoughts(self, over: bool) -> bool:
         found = self._next(self._marks.in_thoughts, self._told.think, over)
@@ -168,8 +182,7 @@ class AnswerReader:
         if found.meaning is THINK:  # once more, though the prompt has opened them
             self._told.think(marker if self._told.said else "")
         else:
-            self._step = self._content
-            self._told.begin_part()
+            self._begin_content(found)
         return True
 
     def _next(self, markers: Markers, say: Callable[[str], None], over: bool) -> Found | bool:
