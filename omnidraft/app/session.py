@@ -26,7 +26,7 @@ from omnidraft.app.tools.toolbox import Toolbox
 from omnidraft.app.waiting import Place, RequestQueue, StillAnswering
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.chats import Message
-from omnidraft.chats.recovery import open_chats
+from omnidraft.chats.recovery import open_chats, recover
 from omnidraft.chats.store import LastDeleted
 from omnidraft.errors import ModelError, OmniDraftError
 from omnidraft.lab.drift_lab import DriftLab
@@ -58,9 +58,7 @@ class Session:
         self.job: AnswerJob | None = None
         self.embedding: EmbeddingJob | None = None
         self.race: RaceJob | None = None  # the one under way, or the last one
-        self.store, self.damaged = open_chats(self.assistant.profile.chats)
-        self.deleted = LastDeleted(self.store)
-        self.shown = ShownChats(self.store)
+        self._open_chats()
         self.queue = RequestQueue()
         self.plain_rounds = PlainRounds()
         self.drift = DriftLab(home, self.assistant.profile)
@@ -79,6 +77,21 @@ class Session:
         self._lock = threading.RLock()
         self.choices = Newest()
         self._keeping = threading.RLock()  # of the settings, which change while a model is loaded, too
+
+    def _open_chats(self) -> None:
+        self.store, self.damaged = open_chats(self.assistant.profile.chats)
+        self.deleted, self.shown = LastDeleted(self.store), ShownChats(self.store)
+
+    def recover_chats(self) -> str:
+        """Go on with what can be read of damaged conversations; what came of it, in a sentence. The damaged file stays
+        under another name. StorageError if they are whole."""
+        with self._lock:
+            self._must_be_idle()
+            self.store.close()
+            try:
+                return recover(self.assistant.profile.chats)
+            finally:
+                self._open_chats()
 
     @property
     def settings(self) -> AppSettings:
