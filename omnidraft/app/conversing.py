@@ -166,7 +166,7 @@ def _last_question(session: Session, chat: str) -> Message:
 
 
 def _let_others_first(session: Session) -> None:
-    if len(session.queue) and not session.racing:
+    if len(session.queue):
         raise StillAnswering("Others have been waiting longer.")
 
 
