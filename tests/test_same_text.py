@@ -15,7 +15,7 @@ import pytest
 from models.recipe.forms import requantized
 from omnidraft.app import conversing
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.app.race_job import RacePlan
+from omnidraft.app.race_view import RacePlan
 from omnidraft.app.session import Session
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
@@ -210,7 +210,7 @@ def test_a_hundred_answers_of_a_race(session: Session, models: Path):
     plan = RacePlan(
         real_model(SMOL), models / "smol-drafter-q8_0.gguf", session.settings, prompts, copies=True, most_tokens=64
     )
-    session.start_race(plan)
+    session.races.begin(plan)
     session.race.join()
     score = session.race.view.before
     print(f"| race | {score.answers} answers, {score.tokens} tokens | {score.answers - score.same} differ |")

@@ -26,7 +26,7 @@ from omnidraft.chats import Conversation, Message, PictureFile, TextFile, files_
 from omnidraft.chats.records import messages_with_steps, open_call, steps_meta
 from omnidraft.chats.search import CLOSE, OPEN, said
 from omnidraft.decoding.request import AnswerRequest
-from omnidraft.errors import ModelError, OmniDraftError, StorageError
+from omnidraft.errors import Damaged, ModelError, OmniDraftError, StorageError
 from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.settings.config import DraftSettings, SamplingSettings
 
@@ -78,7 +78,7 @@ def ask(
     longer, and is taken back while its model is loaded (None).
     """
     if session.damaged:  # nothing that is said could be kept
-        raise StorageError(session.damaged)
+        raise Damaged(session.damaged)
     store = (
         partial(session.store.append, chat, "user") if instead_of is None else partial(session.store.edit, instead_of)
     )
@@ -166,7 +166,7 @@ def _last_question(session: Session, chat: str) -> Message:
 
 
 def _let_others_first(session: Session) -> None:
-    if len(session.queue) and not session.racing:
+    if len(session.queue):
         raise StillAnswering("Others have been waiting longer.")
 
 

@@ -1,108 +1,75 @@
 """A race on a thread of its own: before, the lesson if it is wanted, and after. It outlives the page that asked for it.
 
 It works with an assistant of its own in a temporary home, which goes with the race, or with the profile's where what
-is taught shall stay. Models are loaded for as long as it runs. Pages look at it whenever they like; knows no page.
+is taught shall stay. It gives way to whoever asks something: the answer it is at is cut, and asked again behind theirs.
+Stopped, it keeps what it has: answers to a lesson, and the training as far as it is. Pages look at it whenever they
+like; knows no page.
 """
 
 from __future__ import annotations
 
 import logging
+import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
-from omnidraft.app.answer_job import Live
 from omnidraft.app.assistant import Assistant
+from omnidraft.app.catalog import same_file
+from omnidraft.app.giving_way import GivingWay
+from omnidraft.app.race_time import Needed, Offer, Times, step_seconds
+from omnidraft.app.race_view import UNDER_WAY, LaneView, RacePlan, RaceView
 from omnidraft.decoding.events import Finished, Token
-from omnidraft.errors import OmniDraftError
-from omnidraft.lab.prompts import Prompt
-from omnidraft.lab.race import LANES, Began, Lane, Paired, Said, Score, race, score, teach
+from omnidraft.errors import NoRoom, OmniDraftError
+from omnidraft.lab.race import (
+    LANES,
+    Began,
+    Interrupted,
+    Lesson,
+    Paired,
+    Said,
+    Score,
+    race,
+    score,
+    teach,
+    unlearned,
+)
+from omnidraft.learning.update import threads_within
 from omnidraft.processes.progress import CalledOff, Progress, watched
-from omnidraft.settings.config import AppSettings, DraftSettings, SamplingSettings, changed
+from omnidraft.settings.config import changed
 from omnidraft.storage import scratch
 from omnidraft.storage.paths import find_data_home
 from omnidraft.storage.scratch import Scratch
-
-# What a race is asked for, and what a page shows of one while it goes on: values, which `race_job` fills.
-
-
-UNDER_WAY = ("loading", "racing", "teaching", "training")
-
-
-@dataclass(frozen=True)
-class RacePlan:
-    """What is raced. raced: prompts that both lanes answer; lesson: those the drafter is taught with, none of them
-    raced; kept: the profile's own drafter learns, for good."""
-
-    target: Path
-    drafter: Path
-    settings: AppSettings
-    raced: Sequence[Prompt]
-    lesson: Sequence[Prompt] = ()
-    kept: bool = False
-    copies: bool = False
-    most_tokens: int = 160
-
-    @property
-    def sampling(self) -> SamplingSettings:
-        most = min(self.settings.sampling.longest, self.most_tokens)
-        return replace(self.settings.sampling, seed=self.settings.sampling.seed or 0, max_tokens=most)
-
-    @property
-    def draft(self) -> DraftSettings:
-        return replace(self.settings.draft, enabled=True, lookup=self.copies)
-
-
-@dataclass(slots=True)
-class LaneView:
-    """What a lane shows: the answer being written, or the last one."""
-
-    text: str = ""
-    live: Live = field(default_factory=Live)
-    writing: bool = False
-
-
-@dataclass(slots=True)
-class RaceView:
-    """What a page shows of a race. phase: loading, racing, teaching, training, raced, taught, stopped,
-    failed. share: of the phase that is done. before, after: the scores, that of the race under way growing."""
-
-    phase: str = "loading"
-    lanes: dict[Lane, LaneView] = field(default_factory=lambda: {lane: LaneView() for lane in LANES})
-    prompt: str = ""
-    number: int = 0
-    pairs: list[Paired] = field(default_factory=list)
-    before: Score | None = None
-    after: Score | None = None
-    share: float = 0.0
-    since: float = 0.0  # when this phase began, by the monotonic clock
-    doing: str = ""
-    error: str = ""
-    version: str = ""
-
 
 log = logging.getLogger("omnidraft.ui")
 _FOLDER = "omnidraft-race-"  # names of races' temporary homes begin so
 
 
 class RaceJob:
-    """One race. `view` is looked at from other threads while it changes.
+    """One race. `view` is looked at from other threads while it changes; times: what its answers took.
 
-    Its temporary home stays until `close`, so that the drafter can be taught after the first race.
+    others: whether somebody is at work whom it gives `way`; took: called when it has loaded its models into the
+    profile's assistant, as it does for what is kept. Its temporary home stays until `close`, so that the drafter can be
+    taught after the first race, and a lesson gone on with.
     """
 
-    def __init__(self, plan: RacePlan, own: Assistant) -> None:
-        self.plan, self.view = plan, RaceView()
+    def __init__(
+        self, plan: RacePlan, own: Assistant, others: Callable[[], bool] = bool, took: Callable[[], object] = bool
+    ) -> None:
+        self.plan, self.view, self.times = plan, RaceView(), Times()
         self.started = time.time()
-        self._own = own
+        self.way = GivingWay(others, self._cut)
+        self._own, self._took = own, took
         self._assistant: Assistant | None = None
+        self._resting: Assistant | None = None  # whose training was stopped, and goes on with the next lesson
         self._folder: Scratch | None = None
         self._cancelled = threading.Event()
         self._loading: Progress | None = None
         self._thread: threading.Thread | None = None
+        self._steps: list[float] = []  # when each step of the training was over
 
     @property
     def running(self) -> bool:
@@ -117,20 +84,67 @@ class RaceJob:
     def can_teach(self) -> bool:
         return not self.running and self.view.before is not None and bool(self.plan.lesson) and not self.view.after
 
+    @property
+    def offers(self) -> list[Offer]:
+        """The lessons there could be, with what each takes; none before a prompt was raced."""
+        if not self.times.pairs or not self.plan.lesson:
+            return []
+        return self.times.offers(len(self.plan.lesson), self.view.given, len(self.plan.raced))
+
+    @property
+    def needed(self) -> Needed | None:
+        """What is still to come; None where that cannot be told yet."""
+        view, times = self.view, self.times
+        if view.phase not in UNDER_WAY or not times.pairs:
+            return None
+        race = times.racing(len(self.plan.raced))
+        if view.phase == "teaching":
+            return Needed(times.answering(view.of - view.done), times.training(view.of), race)
+        if view.phase == "training":
+            return Needed(0.0, self._training_left(), race)
+        return Needed(racing=times.racing(len(self.plan.raced) - len(view.pairs)))
+
+    def _training_left(self) -> float:
+        view, at = self.view, self._steps
+        if len(at) < 3 or not view.of:
+            return self.times.training(view.lesson) * (1 - view.share)
+        return (view.of - view.done) * (at[-1] - at[0]) / (len(at) - 1)
+
+    @property
+    def doing(self) -> str:
+        """What it keeps the machine with, in a sentence; "" if nothing, or if that is the profile's own learning."""
+        view = self.view
+        if not self.running or (self.plan.kept and view.phase == "training"):
+            return ""
+        what = "The Drift lab teaches the drafter" if view.lesson else "A race is under way in the Drift lab"
+        units = {"racing": "prompt", "teaching": "answer", "training": "step"}
+        at = f": {units[view.phase]} {view.done} of {view.of}" if view.phase in units and view.of else ""
+        return f"{what}{at}; learning from chats goes on behind it."
+
     def start(self) -> RaceJob:
         return self._go(self._first)
 
-    def teach(self) -> RaceJob:
-        """Teach the drafter and race again."""
+    def teach(self, prompts: int) -> RaceJob:
+        """Teach the drafter the first prompts of the lesson and race again."""
+        self.view.lesson = prompts
         return self._go(self._again)
 
     def stop(self) -> None:
-        """End as soon as possible; what was scored stays."""
+        """End as soon as possible; what was scored, answered and trained stays."""
         self._cancelled.set()
+        self._cut()
+
+    def _cut(self) -> None:
+        """End what is being loaded or written, by this race and nobody else."""
         if (loading := self._loading) is not None:
             loading.call_off()
-        if (assistant := self._assistant) is not None:
+        if (assistant := self._assistant) is not None and self.way.at_work:
             assistant.stop()
+
+    def free(self) -> None:
+        """Release the memory of the models; only while it gives way. They are loaded again when it goes on."""
+        if self._assistant is not None and self._assistant is not self._own:
+            self._assistant.unload()
 
     def join(self, timeout: float | None = None) -> None:
         if self._thread is not None:
@@ -140,23 +154,42 @@ class RaceJob:
         """Stop, and remove what was learned for this race alone."""
         self.stop()
         self.join()
+        self._rest(None)
         if self._folder is not None:
             self._folder.remove()
             self._folder = None
 
+    def take_over(self, before: RaceJob) -> None:
+        """Go on with the answers of a race of the same lesson that is over, and close that."""
+        before.stop()
+        before.join()
+        before._rest(None)
+        if before._folder is not None and not self.plan.kept and self.plan.same_lesson(before.plan):
+            answers, own = (find_data_home(str(f.path)).profile("default") for f in (before._folder, self._place()))
+            if answers.replay.is_file():
+                own.replay.parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(answers.replay, own.replay)
+        before.close()
+
     def _go(self, run: Callable[[], None]) -> RaceJob:
         self._cancelled.clear()
-        self.view.phase, self.view.error, self.view.share, self.view.doing = "loading", "", 0.0, ""
+        view = self.view
+        view.phase, view.error, view.done, view.of = "loading", "", 0, 0
         self._thread = threading.Thread(target=self._carefully, args=(run,), name="race", daemon=True)
         self._thread.start()
         return self
 
     def _carefully(self, run: Callable[[], None]) -> None:
-        view, others = self.view, None if self.plan.kept else self._own.learner
-        if others is not None:
-            others.answer_begins()  # the profile's own training waits, as it does for an answer
+        view, learner = self.view, self._own.learner
+        learner.meanwhile = lambda: self.doing
+        if not self.plan.kept:
+            learner.answer_begins()  # the profile's own training waits, as it does for an answer
         try:
-            run()
+            with self.way.working(self._cancelled.is_set):
+                try:
+                    run()
+                finally:
+                    self._release()
         except (_Stopped, CalledOff):
             pass
         except OmniDraftError as error:
@@ -165,9 +198,9 @@ class RaceJob:
             log.exception("the race ended with a defect")
             view.error = "Something went wrong inside the program; its log has the details."
         finally:
-            if others is not None:
-                others.answer_ends()
-            self._release()
+            learner.meanwhile = str
+            if not self.plan.kept:
+                learner.answer_ends()
             for lane in view.lanes.values():
                 lane.writing = False
             done = "taught" if view.after and len(view.pairs) == len(self.plan.raced) else "raced"
@@ -189,10 +222,14 @@ class RaceJob:
 
     def _race(self) -> Iterator[Score]:
         view, plan = self.view, self.plan
-        view.phase, view.pairs, view.share = "racing", [], 0.0
+        view.phase, view.pairs, view.done, view.of = "racing", [], 0, len(plan.raced)
+        self.times.pairs, self.times.answers, self.times.read = [], [], []
         assert self._assistant is not None
-        for event in race(self._assistant, plan.raced, plan.sampling, plan.draft, self._cancelled.is_set):
-            if isinstance(event, Began):
+        cancelled, interrupted = self._cancelled.is_set, lambda: self.way.wanted
+        for event in race(self._assistant, plan.raced, plan.sampling, plan.draft, cancelled, interrupted):
+            if isinstance(event, Interrupted):
+                self._let_by()
+            elif isinstance(event, Began):
                 view.number, view.prompt = event.number, event.prompt.text
                 if event.lane == LANES[event.number % 2]:  # the first of the two: the other lane waits, empty
                     view.lanes = {lane: LaneView() for lane in LANES}
@@ -200,11 +237,18 @@ class RaceJob:
             elif isinstance(event, Said):
                 self._say(view.lanes[event.lane], event)
             else:
-                view.pairs.append(event)
-                view.share = len(view.pairs) / len(plan.raced)
+                self._count(event)
                 if (result := score(view.pairs)) is not None:
                     yield result
         self._go_on_or_stop()
+
+    def _count(self, pair: Paired) -> None:
+        view, times = self.view, self.times
+        view.pairs.append(pair)
+        view.done = len(view.pairs)
+        times.pairs.append(sum(pair.took.values()))
+        times.answers.append(pair.took["drafted"])
+        times.read.append(len(pair.drafted.ids) + len(view.prompt.split()))
 
     def _say(self, lane: LaneView, said: Said) -> None:
         lane.live.take(said.event)
@@ -216,32 +260,105 @@ class RaceJob:
 
     def _teach(self) -> None:
         view, plan = self.view, self.plan
-        view.phase, view.share, view.pairs, view.since = "teaching", 0.0, [], time.monotonic()
-        view.lanes = {lane: LaneView() for lane in LANES}
+        lesson = dict(list(plan.named_lesson.items())[: view.lesson])
+        view.phase, view.pairs, view.of = "teaching", [], len(lesson)
+        view.lanes, view.done = {lane: LaneView() for lane in LANES}, min(view.given, len(lesson))
+        self._steps = []
         sampling = replace(plan.sampling, seed=None)
-        chat = f"race-{self.started:.0f}"
         assert self._assistant is not None
-        lesson = teach(self._assistant, plan.lesson, sampling, plan.draft, chat, self._cancelled.is_set)
-        for phase, view.share, view.doing in lesson:
-            if view.phase != phase:
-                view.phase, view.since = phase, time.monotonic()
+        self._assistant.learner.hold(False)
+        cancelled, interrupted = self._cancelled.is_set, lambda: self.way.wanted
+        for at in teach(self._assistant, lesson, sampling, plan.draft, cancelled, interrupted):
+            if isinstance(at, Interrupted) or self.way.wanted:
+                self._let_by()
+            if isinstance(at, Lesson):
+                self._follow(at)
+        view.taught = self._assistant.learner.last
         self._go_on_or_stop()
 
+    def _follow(self, at: Lesson) -> None:
+        view = self.view
+        if at.phase == "teaching":
+            view.given = at.done
+            self.times.answers.append(at.took)
+        elif at.done and at.done != view.done:
+            self._steps.append(time.monotonic())
+        view.phase, view.done, view.of = at.phase, at.done, at.of
+
+    def _let_by(self) -> None:
+        """Stand still for somebody, with the training too; then go on with the models as they were."""
+        self._go_on_or_stop()
+        assert self._assistant is not None
+        learner, self.view.aside = self._assistant.learner, True
+        learner.answer_begins()
+        try:
+            self.way.let_by(self._cancelled.is_set)
+        finally:
+            learner.answer_ends()
+            self.view.aside = False
+            self._steps = []
+        self._go_on_or_stop()
+        asked = self._assistant.loaded.asked
+        if asked is None or not same_file(asked.target, self.plan.target) or asked.drafter != self.plan.drafter:
+            phase = self.view.phase
+            self._load()
+            self.view.phase = phase
+
     def _load(self) -> None:
-        plan = self.plan
+        """Load the models, again if somebody came in between."""
         self.view.phase = "loading"
-        self._loading = Progress(plan.target)
-        self._go_on_or_stop()
-        assistant = self._own if plan.kept else self._temporary()
+        assistant = self._own if self.plan.kept else self._temporary()
         self._assistant = assistant
-        with watched(self._loading):
-            assistant.load(plan.target, plan.drafter, plan.settings.model)
+        while True:
+            self._go_on_or_stop()
+            self._loading = Progress(self.plan.target)
+            try:
+                with watched(self._loading):
+                    self._make_room(assistant)
+                break
+            except CalledOff:
+                self._go_on_or_stop()
+                self.way.let_by(self._cancelled.is_set)
+            finally:
+                self._loading = None
+        self._took()
+        self._know_times(assistant)
         self._go_on_or_stop()
+
+    def _make_room(self, assistant: Assistant) -> None:
+        """Load; the profile's models go where memory cannot hold both."""
+        plan = self.plan
+        try:
+            assistant.load(plan.target, plan.drafter, plan.settings.model)
+        except NoRoom:
+            if assistant is self._own or self._own.loaded.target_file is None:
+                raise
+            self._own.unload()
+            assistant.load(plan.target, plan.drafter, plan.settings.model)
+
+    def _know_times(self, assistant: Assistant) -> None:
+        """What answers are given already, and what a step of training takes."""
+        names, waiting = list(self.plan.named_lesson), unlearned(assistant)
+        self.view.given = sum(name in waiting for name in names)
+        drafter = assistant.loaded.drafter
+        threads = threads_within(assistant.settings.learning.cpu_percent)
+        history = [*assistant.learner.learned.history(), *self._own.learner.learned.history()]
+        if drafter is not None:
+            found = step_seconds(history, self.plan.drafter.stem, drafter.info.parameters, threads)
+            self.times.step, self.times.measured = found
+
+    def _place(self) -> Scratch:
+        self._folder = self._folder or Scratch(_FOLDER)
+        return self._folder
 
     def _temporary(self) -> Assistant:
         """An assistant in a home that goes with this race. It may train with all processors: somebody waits for it."""
-        self._folder = self._folder or Scratch(_FOLDER)
-        assistant = Assistant(find_data_home(str(self._folder.path)), learn=True)
+        if self._resting is not None:
+            assistant, self._resting = self._resting, None
+            return assistant
+        if self._assistant is not None:
+            return self._assistant
+        assistant = Assistant(find_data_home(str(self._place().path)), learn=True)
         learning = {"learning.enabled": True, "learning.cpu_percent": 100}
         assistant.settings = changed(replace(self.plan.settings, model_folders=()), **learning)
         return assistant
@@ -251,15 +368,25 @@ class RaceJob:
             raise _Stopped
 
     def _release(self) -> None:
-        """Free the models; what was learned stays in the home."""
+        """Free the models; what was learned stays in the home, and training that was stopped in memory. The profile's
+        own assistant is the profile's again, as it is."""
         assistant, self._assistant = self._assistant, None
         if assistant is None:
             return
         self.view.version = assistant.learner.status().served or ""
         if assistant is self._own:
+            return
+        if assistant.learner.updates.running is not None:
+            assistant.learner.hold()
             assistant.unload()
+            self._rest(assistant)
         else:
             assistant.close()
+
+    def _rest(self, assistant: Assistant | None) -> None:
+        if self._resting is not None:
+            self._resting.close()
+        self._resting = assistant
 
 
 def sweep() -> None:

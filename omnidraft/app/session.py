@@ -19,16 +19,17 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.app.catalog import choose_drafter, choose_target, same_file
 from omnidraft.app.changes import take_up, with_it
 from omnidraft.app.embedding import EmbeddingJob
-from omnidraft.app.race_job import RaceJob, RacePlan
+from omnidraft.app.race_job import RaceJob
+from omnidraft.app.races import Races
 from omnidraft.app.shown_chats import ShownChats
 from omnidraft.app.speeds import PlainRounds
 from omnidraft.app.tools.toolbox import Toolbox
 from omnidraft.app.waiting import Place, RequestQueue, StillAnswering
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.chats import Message
-from omnidraft.chats.recovery import open_chats
+from omnidraft.chats.recovery import open_chats, recover
 from omnidraft.chats.store import LastDeleted
-from omnidraft.errors import ModelError, OmniDraftError
+from omnidraft.errors import ModelError, NoRoom, OmniDraftError
 from omnidraft.lab.drift_lab import DriftLab
 from omnidraft.processes.progress import Newest, Progress, watched
 from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, changed
@@ -57,10 +58,8 @@ class Session:
         self.profile = profile
         self.job: AnswerJob | None = None
         self.embedding: EmbeddingJob | None = None
-        self.race: RaceJob | None = None  # the one under way, or the last one
-        self.store, self.damaged = open_chats(self.assistant.profile.chats)
-        self.deleted = LastDeleted(self.store)
-        self.shown = ShownChats(self.store)
+        self.races = Races(self)
+        self._open_chats()
         self.queue = RequestQueue()
         self.plain_rounds = PlainRounds()
         self.drift = DriftLab(home, self.assistant.profile)
@@ -75,10 +74,25 @@ class Session:
         self.used = self.compared = time.monotonic()  # when the models were used last, and their drafters compared
         self._wanted = (target, drafter)
         self._spread = {"workers": workers, "split": split}  # as the command line has it, until the page changes it
+        self._comparing: Progress | None = None  # a drafter that is loaded because it is expected to be quicker
         self._guest = False  # whether what is loaded was asked for by a client of the API, not by the profile
         self._lock = threading.RLock()
         self.choices = Newest()
         self._keeping = threading.RLock()  # of the settings, which change while a model is loaded, too
+
+    def _open_chats(self) -> None:
+        self.store, self.damaged = open_chats(self.assistant.profile.chats)
+        self.deleted, self.shown = LastDeleted(self.store), ShownChats(self.store)
+
+    def recover_chats(self) -> str:
+        """Go on with what can be read of damaged conversations; what came of it, in a sentence. The damaged file stays
+        under another name. StorageError if they are whole."""
+        with self._alone():
+            self.store.close()
+            try:
+                return recover(self.assistant.profile.chats)
+            finally:
+                self._open_chats()
 
     @property
     def settings(self) -> AppSettings:
@@ -97,12 +111,22 @@ class Session:
 
     @property
     def busy(self) -> bool:
-        """Whether an answer is being written, embeddings are being computed, or a race is under way."""
-        return self.racing or any(job is not None and not job.over for job in (self.job, self.embedding))
+        """Whether an answer is being written or embeddings are being computed. A race gives way to both."""
+        return any(job is not None and not job.over for job in (self.job, self.embedding))
+
+    @property
+    def at_work(self) -> bool:
+        """Whether somebody is being answered, or waits for that."""
+        return self.busy or len(self.queue) > 0
 
     @property
     def racing(self) -> bool:
-        return self.race is not None and self.race.running
+        return self.races.running
+
+    @property
+    def race(self) -> RaceJob | None:
+        """The one under way, or the last one."""
+        return self.races.latest
 
     @property
     def ready(self) -> bool:
@@ -126,8 +150,7 @@ class Session:
         Loads the profile's target, or for one answer what is `asked` for once the turn has begun. ModelError if that
         fails, StillAnswering while an answer is being written.
         """
-        with self._lock:
-            self._must_be_idle()
+        with self._alone():
             if (guest := asked()) is None:
                 if not self.ready:
                     self.load(self.target_path())
@@ -138,8 +161,7 @@ class Session:
 
     def load(self, target: Path, progress: Progress | None = None) -> list[str]:
         """Make `target` the model that answers, with the profile's drafter. Raises ModelError; the old one stays."""
-        with self._lock:
-            self._must_be_idle()
+        with self._alone():
             self.loading = progress or Progress(target)
             try:
                 if self.ending:
@@ -171,8 +193,7 @@ class Session:
 
     def choose_drafter(self, drafter: Path) -> str:
         """Draft with another model from now on; ModelError if the pair cannot be loaded, then nothing changed."""
-        with self._lock:
-            self._must_be_idle()
+        with self._alone():
             usable_info(drafter)  # without a target nothing else would refuse it before the next question
             if self.loaded is not None:
                 self._load(self.loaded, drafter)
@@ -181,7 +202,13 @@ class Session:
             return f"{drafter.stem} drafts from now on."
 
     def _load(self, target: Path, drafter: Path | None) -> list[str]:
-        return self.assistant.load(target, drafter, self.model_settings)
+        """What stands aside leaves its memory where it has to."""
+        try:
+            return self.assistant.load(target, drafter, self.model_settings)
+        except NoRoom:
+            if not self.races.free():
+                raise
+            return self.assistant.load(target, drafter, self.model_settings)
 
     def _drafter_for(self, target: Path) -> Path | None:
         picked = self._picked.get(real(target)) if self.picks_drafter else None
@@ -194,35 +221,24 @@ class Session:
 
     def pick_drafter(self, drafter: Path) -> bool:
         """Draft with this one for the loaded target until somebody chooses another; whether that is so now. ModelError
-        if it cannot be loaded, then nothing changed."""
-        with self._lock:
-            self._must_be_idle()
+        if it cannot be loaded, or somebody asks something meanwhile, then nothing changed."""
+        with self._alone():
             if not self.picks_drafter or self.loaded is None:
                 return False
-            self._load(self.loaded, drafter)
+            self._comparing = Progress(drafter)
+            try:
+                with watched(self._comparing):
+                    self._load(self.loaded, drafter)
+            finally:
+                self._comparing = None
             self._picked[real(self.loaded)] = drafter
             return True
 
     def unload(self) -> None:
         """Free the models; the next question loads them again."""
-        with self._lock:
-            self._must_be_idle()
+        with self._alone():
             self.assistant.unload()
             self._guest = False
-
-    def unload_if_idle(self) -> bool:
-        """Free the models if nobody has asked anything for as long as the settings say."""
-        minutes = self.settings.unload_after
-        with self._lock:
-            if self.busy or self.loaded is None or self.assistant.learner.status().state == "training":
-                self.used = time.monotonic()
-                return False
-            if not minutes or time.monotonic() - self.used < minutes * 60:
-                return False
-            self.unload()
-            self.idle_unloads += 1
-            log.info("%s: unloaded after %g idle minutes", self.profile, minutes)
-            return True
 
     def choose(self, target: Path, chosen: Callable[[], object] = lambda: None) -> list[str]:
         """Load `target`, unless it is loaded, and make it the profile's own, whatever the command line named; `chosen`
@@ -268,8 +284,7 @@ class Session:
 
     def reset_settings(self) -> str:
         """Put the defaults in place of all settings; says in a sentence where the old ones are."""
-        with self._lock:
-            self._must_be_idle()
+        with self._alone():
             with self._keeping:
                 aside = reset_settings(self.assistant.profile.settings)
                 self.assistant.settings = AppSettings()
@@ -279,8 +294,7 @@ class Session:
 
     def change_cache(self, act: Callable[[NgramCache], object]) -> None:
         """Do something to the open n-gram cache. ModelError while an answer is using it or if there is none."""
-        with self._lock:
-            self._must_be_idle()
+        with self._alone():
             if self.assistant.loaded.cache is None:
                 raise ModelError("No model is loaded, so no cache is open; ask something first.")
             act(self.assistant.loaded.cache)
@@ -292,6 +306,7 @@ class Session:
             self._must_be_idle()
             self.used = time.monotonic()
             self.job = job
+            self.drift.stand_still_for(job)
             threading.Thread(target=job.run, name="answer", daemon=True).start()
             return job
 
@@ -300,7 +315,7 @@ class Session:
         (`stop`). False if nobody else is at work or waits. StillAnswering if one of the conversation waits already,
         QueueFull if too many wait."""
         with self._lock:
-            if self.racing or not (self.busy or len(self.queue)):
+            if not (self.busy or len(self.queue)):
                 return False
             place = self.queue.enter(chat)
             try:
@@ -318,23 +333,9 @@ class Session:
             self.embedding = EmbeddingJob(self.assistant, texts).start()
             return self.embedding
 
-    def start_race(self, plan: RacePlan) -> RaceJob:
-        """Race; the session's models leave memory for it. StillAnswering while an answer or a race is under way."""
-        with self._lock:
-            self.unload()
-            if self.race is not None:
-                self.race.close()
-            self.race = RaceJob(plan, self.assistant).start()
-            return self.race
-
-    def teach_race(self) -> RaceJob:
-        """Teach the drafter of the last race, and race again."""
-        with self._lock:
-            self._must_be_idle()
-            if self.race is None or not self.race.can_teach:
-                raise ModelError("There is no race to teach for; start one first.")
-            self.unload()
-            return self.race.teach()
+    def lent(self, target: Path) -> None:
+        """A race has loaded this target here, which answers nobody else unless it is the profile's own."""
+        self._guest = not self._is_own(target)
 
     def stop(self, chat: str | None) -> None:
         """End the answer in this conversation, or take back its question that waits; one that is written for anybody
@@ -364,8 +365,7 @@ class Session:
     def end(self) -> None:
         """What takes long comes to its end soon, and nothing more is loaded: the program is about to close this."""
         self.ending = True
-        if (loading := self.loading) is not None:
-            loading.call_off()
+        self.call_off()
 
     def close(self) -> None:
         self.end()
@@ -374,16 +374,24 @@ class Session:
             if job is not None:
                 job.stop()
                 job.join(10)
-        if self.race is not None:
-            self.race.close()
+        self.races.close()
         self.drift.close()
         self.tools.close()
         self.assistant.close()
         self.store.close()
 
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nobody else loads, answers or computes until the end of the block: long work stands still. StillAnswering
+        while an answer is being written."""
+        if (comparing := self._comparing) is not None:
+            comparing.call_off()
+        with self._lock, self.drift.standing_still():
+            self._must_be_idle()
+            with self.races.aside():
+                yield
+
     def _must_be_idle(self) -> None:
-        if self.racing:
-            raise StillAnswering("A race is under way; stop it in the Drift lab or wait for it.")
         if self.busy:
             raise StillAnswering
 

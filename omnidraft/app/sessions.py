@@ -3,8 +3,10 @@ which of them a request belongs to."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
+import time
 from urllib.parse import unquote
 
 from starlette.requests import Request
@@ -13,6 +15,7 @@ from omnidraft.app import race_job
 from omnidraft.app.hub import Downloads
 from omnidraft.app.outlook import draft_with_the_quickest
 from omnidraft.app.session import Session
+from omnidraft.app.waiting import StillAnswering
 from omnidraft.errors import OmniDraftError, SettingsError
 from omnidraft.storage.paths import DataHome
 
@@ -61,7 +64,7 @@ class Sessions:
                 sessions = list(self._open.values())
             for session in sessions:
                 try:
-                    if not session.unload_if_idle():
+                    if not unload_if_idle(session):
                         draft_with_the_quickest(session)
                 except OmniDraftError as error:
                     log.warning("while %s was idle: %s", session.profile, error)
@@ -82,6 +85,22 @@ class Sessions:
                 except OmniDraftError as error:
                     log.warning("closing %s: %s", session.profile, error)
             self._open.clear()
+
+
+def unload_if_idle(session: Session) -> bool:
+    """Free the models if nobody has asked anything for as long as the settings say."""
+    minutes, training = session.settings.unload_after, session.assistant.learner.status().state == "training"
+    if session.busy or session.racing or session.loaded is None or training:
+        session.used = time.monotonic()
+        return False
+    if not minutes or time.monotonic() - session.used < minutes * 60:
+        return False
+    with contextlib.suppress(StillAnswering):
+        session.unload()
+        session.idle_unloads += 1
+        log.info("%s: unloaded after %g idle minutes", session.profile, minutes)
+        return True
+    return False
 
 
 PROFILE_COOKIE = "omnidraft_profile"  # which profile a browser picked

@@ -57,7 +57,7 @@ def open_chats(path: Path) -> tuple[ChatStore, str]:
         return ChatStore(path), ""
     except Damaged as error:
         told = (
-            f"{error} {readable(path).words()} can be read. To go on with them, end this program and run "
+            f"{error} {readable(path).words()} can be read. Recover them to go on, here or by "
             f"`python -m omnidraft profile recover {path.parent.name}`: the damaged file stays."
         )
         log.warning("%s", told)

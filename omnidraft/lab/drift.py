@@ -188,7 +188,8 @@ class Point:
 
     index counts from 0 over the run, segment from 0. Counts end where an answer begins to loop. decode: seconds of the
     rounds, prefill excluded. cache_learned: n-grams in the cache afterwards, without those of its seed. switch: the
-    first prompt of a later segment. adapter: what was drafted with. seconds: wall time, training included.
+    first prompt of a later segment. adapter: what was drafted with. seconds: wall time, training included. interrupted:
+    whether it stood still for somebody meanwhile, so that neither time says anything.
     """
 
     index: int
@@ -205,6 +206,7 @@ class Point:
     switch: bool
     adapter: str | None
     seconds: float
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from typing import Protocol
 
 from omnidraft.errors import SettingsError
 from omnidraft.format import share
 from omnidraft.lab.drift import Plan, Point, Schedule
 from omnidraft.plot import Frame, Mark, Plot, Series, ceiling
+from omnidraft.processes import system
 from omnidraft.processes.children import LineChild
 from omnidraft.storage.paths import DataHome, ProfilePaths, make_folder
 from omnidraft.storage.scratch import Scratch, sweep
@@ -43,12 +45,18 @@ class Shown:
     @property
     def seconds_left(self) -> float:
         """Prompts still to come, times the mean time of those so far."""
-        done = len(self.points)
-        return (self.total - done) * sum(point.seconds for point in self.points) / done if done else 0.0
+        left, timed = self.total - len(self.points), [point.seconds for point in self.points if not point.interrupted]
+        return left * sum(timed) / len(timed) if timed else 0.0
+
+
+class Job(Protocol):
+    """Something that somebody waits for."""
+
+    def join(self) -> object: ...
 
 
 class DriftLab:
-    """latest: the run under way, or the last one."""
+    """latest: the run under way, or the last one. It stands still while somebody is answered."""
 
     def __init__(self, home: DataHome, profile: ProfilePaths) -> None:
         self.latest: Shown | None = None
@@ -56,6 +64,9 @@ class DriftLab:
         self._child: LineChild | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
+        self._standing = threading.RLock()  # of what follows
+        self._still = 0  # who it stands still for
+        self._interrupted = False  # whether it stood still since the last point
 
     @property
     def running(self) -> bool:
@@ -77,10 +88,45 @@ class DriftLab:
             )
             self._thread.start()
 
+    @contextmanager
+    def standing_still(self) -> Iterator[None]:
+        """The run's process stands still in the block; times it tells of what it was at then do not count."""
+        with self._standing:
+            self._still += 1
+            if self.running and self._child is not None and self._still == 1:
+                self._interrupted = True
+                system.suspend(self._child.pid)
+        try:
+            yield
+        finally:
+            with self._standing:
+                self._still -= 1
+                if self._still == 0:
+                    self._resume()
+
+    def stand_still_for(self, job: Job) -> None:
+        """Until that is over."""
+        if not self.running:
+            return
+        with ExitStack() as still:
+            still.enter_context(self.standing_still())
+            behind = still.pop_all()
+
+        def wait() -> None:
+            with behind:
+                job.join()
+
+        threading.Thread(target=wait, name="drift stands still", daemon=True).start()
+
+    def _resume(self) -> None:
+        if self.running and self._child is not None:
+            system.resume(self._child.pid)
+
     def stop(self) -> None:
         """End at once; the interrupted prompt does not count."""
         if self.running and self._child is not None:
             self._child.say("stop\n")
+            self._resume()
 
     def close(self) -> None:
         """End the run under way."""
@@ -99,7 +145,9 @@ class DriftLab:
                     event = json.loads(line)
                     shown.error = event.get("failed", "")
                     if "index" in event:
-                        shown.points.append(Point(**event))
+                        with self._standing:
+                            shown.points.append(Point(**{**event, "interrupted": self._interrupted}))
+                            self._interrupted = self._still > 0
                     shown.doing = f"loading {event['target']}" if "index" not in event and "target" in event else ""
             code, said = child.ended(), child.last_words(8000)
         if code and not shown.error:
@@ -171,7 +219,8 @@ def pooled_passes(points: Sequence[Point]) -> float | None:
 def _row(run: Sequence[Point], number: int, task: str) -> SegmentRow:
     points = [p for p in run if p.segment == number]
     before = pooled_acceptance([p for p in run if p.segment < number][-WINDOW:])
-    decode = sum(p.decode for p in points)
+    timed = [p for p in points if not p.interrupted]
+    decode = sum(p.decode for p in timed)
     return SegmentRow(
         number, points[0].target, task, len(points),
         acceptance=pooled_acceptance(points),
@@ -180,7 +229,7 @@ def _row(run: Sequence[Point], number: int, task: str) -> SegmentRow:
         last=pooled_acceptance(points[-WINDOW:]),
         recovery=_recovery(moving_average(points, pooled_acceptance), before),
         tokens_per_pass=pooled_passes(points),
-        tokens_per_second=sum(p.tokens for p in points) / decode if decode else None,
+        tokens_per_second=sum(p.tokens for p in timed) / decode if decode else None,
         cache_learned=points[-1].cache_learned,
     )  # fmt: skip
 

@@ -2,14 +2,16 @@
 
 Each prompt is answered twice with the same seed and from empty KV caches, the two ways taking turns in going first, so
 that whatever else the machine does meets both. `teach` answers prompts and lets the app's own learner train on them.
-Both work on whatever answers like an assistant does; they know no page, and keep nothing.
+What is interrupted for somebody else's question is asked again, so that no time of it counts. Both work on whatever
+answers like an assistant does; they know no page, and keep nothing.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from omnidraft.decoding.events import Event
@@ -23,7 +25,6 @@ Lane = Literal["plain", "drafted"]
 LANES: tuple[Lane, ...] = ("plain", "drafted")
 PLAIN = DraftSettings(enabled=False)
 GRACE = 12.0  # seconds without a training process before a wait for one is given up
-PATIENCE = 900.0  # seconds an update may take
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +46,12 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Both answers to a prompt. same: the same tokens from first to last."""
+    """Both answers to a prompt. same: the same tokens from first to last. took: seconds of both lanes, from being asked
+    to the end."""
 
     plain: Trace
     drafted: Trace
+    took: dict[Lane, float] = field(default_factory=dict)
 
     @property
     def same(self) -> bool:
@@ -74,28 +77,54 @@ class Score:
     same: int
 
 
-RaceEvent = Began | Said | Paired
+@dataclass(frozen=True, slots=True)
+class Interrupted:
+    """An answer was cut, for somebody else is to be answered; it is asked again when the reader goes on."""
+
+
+RaceEvent = Began | Said | Paired | Interrupted
+
+
+def _never() -> bool:
+    return False
 
 
 def race(
     assistant: Any, prompts: Sequence[Prompt], sampling: SamplingSettings, draft: DraftSettings,
-    cancelled: Callable[[], bool] = lambda: False,
+    cancelled: Callable[[], bool] = _never, interrupted: Callable[[], bool] = _never,
 ) -> Iterator[RaceEvent]:  # fmt: skip
-    """Answer every prompt in both lanes. Ends early once `cancelled`; a prompt interrupted so makes no pair."""
+    """Answer every prompt in both lanes. Ends early once `cancelled`; a prompt that is cut so makes no pair. One that
+    is `interrupted` is asked again in both lanes, which share their minutes."""
     ways = {"plain": PLAIN, "drafted": draft}
     for number, prompt in enumerate(prompts):
-        found: dict[str, list[Event]] = {}
-        for lane in LANES if number % 2 == 0 else LANES[::-1]:
-            yield Began(number, lane, prompt)
-            found[lane] = events = []
-            assistant.engine.forget()
-            seeded = replace(sampling, seed=number if sampling.seed is None else sampling.seed + number)
-            for event in assistant.answer(AnswerRequest(prompt.messages, seeded, ways[lane])):
-                events.append(event)
-                yield Said(lane, event)
+        seeded = replace(sampling, seed=number if sampling.seed is None else sampling.seed + number)
+        asked = {lane: AnswerRequest(prompt.messages, seeded, ways[lane]) for lane in LANES}
+        while (pair := (yield from _both(assistant, number, prompt, asked, cancelled, interrupted))) is None:
             if cancelled():
                 return
-        yield Paired(record(found["plain"]), record(found["drafted"]))
+            yield Interrupted()
+        yield pair
+
+
+def _both(
+    assistant: Any, number: int, prompt: Prompt, asked: dict[Lane, AnswerRequest], cancelled: Callable[[], bool],
+    interrupted: Callable[[], bool],
+) -> Generator[RaceEvent, None, Paired | None]:  # fmt: skip
+    """The pair, or None if it was cut."""
+    found: dict[Lane, Trace] = {}
+    took: dict[Lane, float] = {}
+    for lane in LANES if number % 2 == 0 else LANES[::-1]:
+        yield Began(number, lane, prompt)
+        began, events = time.monotonic(), list[Event]()
+        assistant.engine.forget()
+        with closing(assistant.answer(asked[lane])) as answer:
+            for event in answer:
+                events.append(event)
+                yield Said(lane, event)
+                if cancelled() or interrupted():
+                    return None
+        found[lane], took[lane] = record(events), time.monotonic() - began
+    return Paired(found["plain"], found["drafted"], took)
 
 
 def score(pairs: Sequence[Paired]) -> Score | None:
@@ -123,46 +152,64 @@ def per_token(*traces: Trace) -> float:
 
 
 class Lesson(NamedTuple):
-    """How far a lesson is: teaching, then training; share: of that."""
+    """How far a lesson is. phase: teaching, then training; done: answers or steps, of `of`; took: seconds of the last
+    answer."""
 
     phase: str
-    share: float
-    doing: str
+    done: int
+    of: int
+    took: float = 0.0
 
 
 def teach(
-    assistant: Any, prompts: Sequence[Prompt], sampling: SamplingSettings, draft: DraftSettings, chat: str,
-    cancelled: Callable[[], bool],
-) -> Iterator[Lesson]:  # fmt: skip
+    assistant: Any, prompts: dict[str, Prompt], sampling: SamplingSettings, draft: DraftSettings,
+    cancelled: Callable[[], bool], interrupted: Callable[[], bool] = _never,
+) -> Iterator[Lesson | Interrupted]:  # fmt: skip
     """Answer the prompts, then let the learner train on all of them at once, until it serves what it made. Each prompt
-    is a conversation named after `chat`."""
-    for number, prompt in enumerate(prompts):
-        assistant.engine.forget()
-        for _ in assistant.answer(
-            AnswerRequest(prompt.messages, sampling, draft, source=f"{chat}-{number}", capture=assistant.capture)
-        ):
-            pass
-        if cancelled():
-            return
-        done, total = number + 1, len(prompts)
-        yield Lesson("teaching", done / total, f"Answer {done} of {total} to learn from")
+    is a conversation, by its name here; those that wait for an update are not asked again. An answer that is
+    `interrupted` teaches nothing and is asked again."""
+    given = unlearned(assistant) & prompts.keys()
+    done = len(given)
+    for name, prompt in prompts.items():
+        if name in given:
+            continue
+        request = AnswerRequest(prompt.messages, sampling, draft, source=name, capture=assistant.capture)
+        while (took := _answered(assistant, request, lambda: cancelled() or interrupted())) is None:
+            if cancelled():
+                return
+            yield Interrupted()
+        done += 1
+        yield Lesson("teaching", done, len(prompts), took)
     for status in trained(assistant.learner, cancelled):
         update = status.update
-        if update is None or not update.steps:
-            yield Lesson("training", 0.0, "The training begins")
-        else:
-            share, doing = update.step / update.steps, f"Training: step {update.step} of {update.steps}"
-            yield Lesson("training", share, doing)
+        yield Lesson("training", update.step, update.steps) if update is not None else Lesson("training", 0, 0)
+
+
+def unlearned(assistant: Any) -> set[str]:
+    """The names of the conversations whose answers are stored and wait for an update."""
+    learner = assistant.learner
+    return learner.stores.unlearned(learner.pairing) if learner.pairing is not None else set()
+
+
+def _answered(assistant: Any, request: AnswerRequest, cut: Callable[[], bool]) -> float | None:
+    """Seconds of an answer; None if it was cut, and the learner has not heard of it."""
+    began = time.monotonic()
+    assistant.engine.forget()
+    with closing(assistant.answer(request)) as answer:
+        for _ in answer:
+            if cut():
+                return None
+    return time.monotonic() - began
 
 
 def trained(learner: Any, cancelled: Callable[[], bool]) -> Iterator[Status]:
-    """How learning stands, until an update, which is asked for, is over and served.
+    """How learning stands, until an update, which is asked for unless one is under way, is over and served.
 
-    Ends too if none begins, for there may be too little to learn from.
+    Ends too if none begins, for there may be too little to learn from. The reader's time does not count.
     """
-    before, begun, now = _number(learner.status()), time.monotonic(), time.monotonic()
-    quiet, asked = now, False
-    while not cancelled() and now - begun < PATIENCE:
+    before, begun = _number(learner.status()), time.monotonic()
+    quiet, asked = begun, learner.status().update is not None
+    while not cancelled():
         status, now = learner.status(), time.monotonic()
         if not asked and now - begun > 0.3:  # the last answer may still be on its way
             learner.train_now()
@@ -172,6 +219,7 @@ def trained(learner: Any, cancelled: Callable[[], bool]) -> Iterator[Status]:
         elif now - quiet > GRACE or (_number(status) != before and _served(status)):
             return
         yield status
+        quiet += time.monotonic() - now
         learner.wait(status.version, 0.2)
 
 

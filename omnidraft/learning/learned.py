@@ -63,11 +63,11 @@ class Status:
     """Everything a page shows at a glance.
 
     version grows with every change. state: off (in the settings), unavailable (nothing to train, or another program
-    does), idle (waits for answers), training (whatever `update.state` it is in), paused (stopped for an answer or by
-    the user: `held`). reason: a sentence. waiting: new answers; interval: an update begins at so many. update: the one
-    that runs; last: the one before. served: version name, None for the bare drafter; merged: served as one file with
-    the drafter. pid, memory_mb: of the training process, None while there is none. day_seconds: processor time of the
-    updates of the last 24 hours.
+    does), idle (waits for answers), training (whatever `update.state` it is in), paused (stopped for an answer, other
+    long work or by the user: `held`). reason: a sentence. waiting: new answers; interval: an update begins at so many.
+    update: the one that runs; last: the one before. served: version name, None for the bare drafter; merged: served as
+    one file with the drafter. pid, memory_mb: of the training process, None while there is none. day_seconds: processor
+    time of the updates of the last 24 hours.
     """
 
     version: int
@@ -121,6 +121,8 @@ class Learned:
             return "off", "Learning is switched off."
         if learner.held:
             return "paused", "Paused by you."
+        if words := learner.meanwhile():
+            return "paused", words
         if learner.pairing is None:
             return "unavailable", "No drafter is loaded yet; the first question loads it."
         if updates.running is not None and learner.answering:

@@ -48,7 +48,8 @@ class Learner:
     active False: looks at what is there, keeps nothing and trains nothing; why_not: the sentence for that. waits: how
     long all must be quiet before anything is trained. learned: what there is so far. pairing: what is loaded; updates:
     what is due and what runs; last: the update before; held: stopped by the user; answering: answers being written;
-    waits_for: why what is due does not begin, if it is the machine or the hour that it waits for.
+    waits_for: why what is due does not begin, if it is the machine or the hour that it waits for; meanwhile: what long
+    work keeps the machine, in a sentence, "" if none does.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Learner:
         self.last: Update | None = None
         self.held = False
         self.waits_for = ""
+        self.meanwhile: Callable[[], str] = str
         self.answering = 0
         self._lock = threading.RLock()
         self._changed = threading.Condition(threading.RLock())

@@ -209,7 +209,12 @@ class Job:
     @property
     def threads(self) -> int:
         """Torch threads that stay inside the budget when they all work; one at least."""
-        return max(1, int(physical_cores() * self.cpu_percent / 100))
+        return threads_within(self.cpu_percent)
+
+
+def threads_within(cpu_percent: int) -> int:
+    """Threads that stay inside this share of the processor when they all work; one at least."""
+    return max(1, int(physical_cores() * cpu_percent / 100))
 
 
 def plan(

@@ -4,13 +4,14 @@ a drafter, the one that is expected to be quickest drafts, from a quiet moment o
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from omnidraft.app import conversing, models_list, outlook
+from omnidraft.app import conversing, loaded_pair, models_list, outlook
 from omnidraft.app.models_list import Room
 from omnidraft.app.outlook import Outlook
 from omnidraft.app.session import Session
@@ -21,6 +22,8 @@ from omnidraft.backends.llama.devices import GPU, Device
 from omnidraft.decoding.acceptance import Average
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.depth import PairStats
+from omnidraft.errors import OmniDraftError
+from omnidraft.processes.progress import tell
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import find_data_home
 from tests.hollow import SHAPES, write_hollow
@@ -184,3 +187,33 @@ def test_a_drafter_that_was_chosen_stays(session, other, models):
 def test_nothing_changes_while_somebody_waits(session, other, monkeypatch):
     monkeypatch.setattr(outlook, "QUIET", 60.0)
     assert not outlook.draft_with_the_quickest(session)
+
+
+def test_a_drafter_that_is_loaded_for_comparison_gives_way_to_a_question(session, other, models, monkeypatch):
+    loading = threading.Event()
+
+    def slow(*given):
+        """A load of a minute, which tells how far it is."""
+        loading.set()
+        for share in range(600):
+            tell("reading the weights", share / 600)
+            time.sleep(0.1)
+
+    monkeypatch.setattr(loaded_pair, "open_choice", slow)
+    told: list[str] = []
+
+    def compare() -> None:
+        try:
+            outlook.draft_with_the_quickest(session)
+        except OmniDraftError as error:
+            told.append(str(error))
+
+    comparing = threading.Thread(target=compare)
+    comparing.start()
+    assert loading.wait(10)
+    began = time.monotonic()
+    with session.turn():
+        assert time.monotonic() - began < 1.0
+    comparing.join(10)
+    assert ["called off" in words for words in told] == [True]
+    assert drafts(session) == "tiny-drafter-f16.gguf"

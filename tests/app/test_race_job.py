@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from dataclasses import replace
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from omnidraft.app import conversing, loaded_pair
-from omnidraft.app.race_job import RacePlan, RaceView
+from omnidraft.app.race_view import RacePlan, RaceView
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.errors import ModelError
 from omnidraft.lab.prompts import topic_prompts
@@ -19,7 +20,7 @@ from omnidraft.learning import learner
 from omnidraft.learning.learner import Waits
 from omnidraft.processes.progress import tell
 from omnidraft.storage.paths import find_data_home
-from ui.drift.race import race
+from ui.drift.race_view import race
 
 PATIENCE = 600  # seconds; an update takes ten where the machine is free
 
@@ -63,7 +64,7 @@ def test_a_race_that_is_stopped_while_it_loads_says_so_and_ends_with_the_load(se
             time.sleep(0.1)
 
     monkeypatch.setattr(loaded_pair, "open_target", slow)
-    job = session.start_race(plan)
+    job = session.races.begin(plan)
     assert loading.wait(10)
     job.stop()
     told = race(job)
@@ -77,22 +78,31 @@ def test_a_race_that_is_stopped_while_it_loads_says_so_and_ends_with_the_load(se
 @pytest.mark.timeout(1200)
 def test_a_race_a_lesson_and_a_race_leave_nothing_in_the_profile(session, plan):
     before = files(session.assistant.home.root)
-    session.start_race(plan)
+    session.races.begin(plan)
     with pytest.raises(StillAnswering, match="race"):
-        session.prepare()
+        session.races.begin(plan)
     view = over(session)
     assert view.phase == "raced", view.error
     assert view.before.answers == view.before.same == 2
     assert all(lane.text and not lane.writing for lane in view.lanes.values())
     folder = Path(session.race._folder.path)
-    session.teach_race()
+    job = session.races.teach(16)
+    until(lambda: job.view.phase == "training" and job.view.done, PATIENCE)
+    step = job.view.done
+    job.stop()
+    assert over(session).phase == "stopped"
+    session.races.teach(16)
+    until(lambda: job.view.phase == "training" and job.view.done, PATIENCE)
+    assert job.view.done >= step, "it goes on with the training where it was"
     view = over(session)
     assert view.phase == "taught", view.error
+    assert view.taught.steps >= 40
+    assert "lesson" in race(job)
     assert view.after.answers == view.after.same == 2
     assert any(folder.rglob("replay.sqlite")), "the lesson was learned there"
     assert session.assistant.learner.learned.history() == []
     with pytest.raises(ModelError):
-        session.teach_race()
+        session.races.teach(16)
     session.race.close()
     assert not folder.exists()
     assert files(session.assistant.home.root) == before
@@ -102,7 +112,7 @@ def test_a_race_a_lesson_and_a_race_leave_nothing_in_the_profile(session, plan):
 
 
 def test_a_stopped_race_keeps_what_was_scored_and_lets_answers_through(session, plan):
-    session.start_race(replace(plan, raced=topic_prompts("code", 40), most_tokens=400))
+    session.races.begin(replace(plan, raced=topic_prompts("code", 40), most_tokens=400))
     end = time.monotonic() + PATIENCE
     while session.race.view.before is None:
         assert time.monotonic() < end
@@ -116,7 +126,84 @@ def test_a_stopped_race_keeps_what_was_scored_and_lets_answers_through(session, 
 
 
 def test_what_shall_be_kept_is_learned_by_the_profile(session, plan):
-    session.start_race(replace(plan, kept=True))
+    session.races.begin(replace(plan, kept=True))
     assert over(session).phase == "raced"
     assert session.race._folder is None
-    assert session.loaded is None
+
+
+def long_race(plan):
+    return replace(plan, raced=topic_prompts("code", 6), most_tokens=200)
+
+
+def until(condition, patience=60.0):
+    end = time.monotonic() + patience
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_race_gives_way_to_a_question_and_goes_on_behind_it(session, plan, kept):
+    job = session.races.begin(replace(long_race(plan), kept=kept))
+    until(lambda: job.view.lanes["plain"].text)
+    began = time.monotonic()
+    with session.races.aside():
+        gave_way = time.monotonic() - began
+    assert gave_way < 1.0
+    asked = conversing.ask(session, session.shown.chat().id, "Hello")
+    asked.join(60)
+    assert (asked.error, bool(asked.text)) == (None, True)
+    assert session.racing
+    view = over(session)
+    assert (view.phase, view.error) == ("raced", "")
+    assert view.before.answers == view.before.same == 6
+    assert not any(pair.plain.degenerate and not pair.plain.ids for pair in view.pairs)
+
+
+def test_no_time_counts_of_an_answer_that_was_cut(session, plan):
+    job = session.races.begin(replace(plan, raced=plan.raced[:1]))
+    until(lambda: job.view.lanes["plain"].text or not job.running)
+    with session.races.aside():
+        time.sleep(3.0)
+    assert over(session).phase == "raced"
+    assert sum(job.times.pairs) < 3.0
+
+
+def test_answers_to_a_stopped_lesson_are_kept_and_not_asked_again(session, plan):
+    job = session.races.begin(plan)
+    assert over(session).phase == "raced"
+    job.teach(16)
+    until(lambda: job.view.given >= 3)
+    job.stop()
+    view = over(session)
+    given = view.given
+    assert (view.phase, given < 16) == ("stopped", True)
+    assert f"{given} answers of the lesson are kept" in race(job)
+    assert [offer.given for offer in job.offers][-1] == given
+    again = session.races.begin(plan)
+    assert over(session).phase == "raced"
+    assert again.view.given == given, "another race of the same model and topic has them, too"
+    again.teach(16)
+    until(lambda: (again.view.phase == "teaching" and again.view.given > given) or not again.running)
+    again.stop()
+    assert over(session).given > given
+    other = session.races.begin(replace(plan, raced=plan.raced[:1], lesson=topic_prompts("code", 8)))
+    assert over(session).given == other.view.given == 0
+
+
+def test_what_takes_long_says_what_it_does_and_how_long_it_will(session, plan):
+    told = session.assistant.learner.status
+    job = session.races.begin(long_race(plan))
+    until(lambda: len(job.view.pairs) >= 2)
+    assert "A race is under way in the Drift lab: prompt" in told().reason
+    assert re.search(r"about \d+ (s|min) to go", race(job))
+    over(session)
+    assert "Drift lab" not in told().reason
+    took = r"\d+ (s|min)"
+    phases = rf"\({took} of answers, {took} of training, {took} of racing\)"
+    assert re.search(rf"16 answers: about {took} {phases}", race(job))
+    job.teach(16)
+    until(lambda: job.view.given >= 1)
+    assert "The Drift lab teaches the drafter: answer" in told().reason
+    assert re.search(r"to go", race(job))
+    job.stop()

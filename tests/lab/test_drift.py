@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
+import psutil
 import pytest
 
 from omnidraft.__main__ import main
@@ -172,6 +173,30 @@ def test_the_app_s_runs_go_on_by_themselves_can_be_stopped_and_leave_nothing_on_
     lab.close()
     assert not list((home.profile().root / "drift").iterdir())
     assert all(b"Quxington" not in file.read_bytes() for file in home.root.rglob("*") if file.is_file())
+
+
+def test_a_run_stands_still_for_a_question_and_times_nothing_of_that(home, planned):
+    lab = DriftLab(home, home.profile())
+    lab.start(planned((A, "math", 12), max_tokens=48))
+    end = time.monotonic() + 60
+    while not lab.latest.points:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    process = psutil.Process(lab._child.pid)
+    with lab.standing_still():
+        with lab.standing_still():
+            time.sleep(0.3)
+        assert process.status() == psutil.STATUS_STOPPED
+        before = len(lab.latest.points)
+        time.sleep(0.5)
+        assert len(lab.latest.points) <= before + 1, "but for one that was on its way"
+    finished(lab)
+    assert lab.latest.status == "finished"
+    cut = [point for point in lab.latest.points if point.interrupted]
+    assert len(cut) == 1
+    (row,) = segment_rows(lab.latest.plan.schedule, lab.latest.points)
+    rest = [point for point in lab.latest.points if not point.interrupted]
+    assert row.tokens_per_second == pytest.approx(sum(p.tokens for p in rest) / sum(p.decode for p in rest))
 
 
 def test_a_run_that_fails_says_why(home, planned, models):

@@ -55,6 +55,9 @@ class Page:
     def undo(self, chat: str, mark: str) -> dict:
         return shown(self.view, self.chats.undo(chat, Followed(), self.who, clicked(mark=mark)))
 
+    def recover(self, chat: str) -> dict:
+        return shown(self.view, self.chats.undo(chat, Followed(), self.who, clicked(kind="recover")))
+
 
 @pytest.fixture
 def sessions(tmp_path, monkeypatch, models):
@@ -485,3 +488,18 @@ def test_what_is_here_is_not_offered_to_be_fetched():
     shown = suggestions(None, here)
     assert not any(f'data-file="{name}"' in shown for name in ("qwen2.5-1.5b", "smollm2-135m"))
     assert 'data-file="qwen3-4b"' in shown
+
+
+def test_damaged_conversations_are_told_with_a_button_that_recovers_them(sessions, view):
+    home = sessions.home.profile("eve")
+    home.chats.write_bytes(b"garbage" * 999)
+    page = Page(sessions, view, "eve")
+    arrived = shown(view, page.answering.arrive("/", page.who))
+    assert "can be read" in arrived["notice"]
+    assert 'data-kind="recover"' in arrived["notice"]
+    refused = page.ask("Hello", arrived["chat_id"], files=[])
+    assert 'data-kind="recover"' in refused["notice"]
+    update = page.recover(arrived["chat_id"])
+    assert "Recovered 0 conversations" in update["notice"]
+    assert "recover" not in shown(view, page.answering.arrive("/", page.who))["notice"]
+    assert home.chats.with_name("chats.sqlite.damaged-1").read_bytes() == b"garbage" * 999

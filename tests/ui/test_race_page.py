@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 import omnidraft.app.session
-from omnidraft.app.race_job import RaceJob, RacePlan
+from omnidraft.app.race_job import RaceJob
+from omnidraft.app.race_view import RacePlan
 from omnidraft.app.sessions import Sessions
 from omnidraft.app.speeds import SPEED_FILE, SpeedStore, speed_key
 from omnidraft.decoding.cost import CostModel
@@ -17,13 +19,14 @@ from omnidraft.decoding.depth import PairStats
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.prompts import own_prompts, topic_prompts
 from omnidraft.lab.race import Score
+from omnidraft.learning.update import Update
 from omnidraft.settings.config import AppSettings, ModelSettings
 from omnidraft.storage.paths import find_data_home
 from tests.real import SMOL, real_model
 from tests.serving import SETTINGS
 from tests.ui.chatting import arrived, choose, write
 from tests.ui.fake_assistant import FakeAssistant
-from ui.drift import race
+from ui.drift import race_view as race
 from ui.drift.race import FEWEST, LESSON, OWN, RACED, parted, plan_of
 
 
@@ -108,6 +111,43 @@ def test_no_speedup_is_shown_of_a_race_under_way_or_of_too_few_answers():
     assert "too few answers" in race.race(few)
 
 
+def test_a_lesson_says_beforehand_what_it_takes_and_one_of_ten_minutes_comes_first():
+    job = a_race("raced", before=a_score(1.05))
+    job.times.pairs, job.times.answers, job.times.read, job.times.step = [10.0], [5.0], [200], 0.5
+    job.plan = replace(job.plan, lesson=topic_prompts("math", 80))
+    job.plan = replace(job.plan, lesson=[*job.plan.lesson, *topic_prompts("code", 80), *topic_prompts("qa", 80)])
+    shown = race.race(job)
+    assert "92 answers: about 10 min (8 min of answers, 73 s of training, 60 s of racing)" in shown
+    assert "240 answers: about" in shown
+    assert "rule of thumb" in shown
+    labels = [race.teach_label(offer) for offer in job.offers]
+    assert labels[0] == "Teach it: 92 answers, about 10 min"
+    job.view.given, job.times.measured = 40, True
+    shown = race.race(job)
+    assert "40 answers of the lesson are kept and not asked again" in shown
+    assert "rule of thumb" not in shown
+    assert race.teach_label(job.offers[0]).startswith("Go on teaching: ")
+
+
+def test_all_that_is_still_to_come_is_in_the_time_that_is_left():
+    job = a_race("teaching", before=a_score(1.05))
+    job.times.pairs, job.times.answers, job.times.read, job.times.step = [10.0], [5.0], [200], 0.5
+    job.view.done, job.view.of, job.view.lesson = 14, 20, 20
+    shown = race.race(job)
+    assert re.search(r"Answer 14 of 20 to learn from, about \d+ (s|min) \(30 s of answers, \d+ s of training", shown)
+    job.view.phase, job.view.done, job.view.of = "training", 30, 40
+    assert re.search(r"Step 30 of 40, about \d+ s \(\d+ s of training, 60 s of racing\) to go", race.race(job))
+
+
+def test_what_a_lesson_brought_is_shown_when_it_is_over():
+    job = a_race(before=a_score(1.05, 0.1), after=a_score(1.4))
+    job.view.taught, job.view.lesson = Update(1, 0.0, "d", "t", "v", outcome="published"), 64
+    shown = race.race(job)
+    assert "The lesson brought 1.05× to 1.40×: 10% of the guesses were right before, 50% now, by 64 answers." in shown
+    job.view.taught = Update(1, 0.0, "d", "t", "v", outcome="refused", reason="It was not better.")
+    assert "The lesson changed nothing: It was not better." in race.race(job)
+
+
 def test_what_comes_from_a_model_or_a_person_is_escaped():
     job = a_race("racing", before=a_score(1.0))
     job.view.prompt = job.view.lanes["plain"].text = job.view.error = "<img src=x onerror=alert(1)>"
@@ -157,4 +197,4 @@ def test_where_guessing_cannot_pay_the_page_says_so(make_server, pages):
     page.wait_for_selector("#od-race-price >> text=five tokens of SmolLM2-135M-Instruct for 4.2 times the price of one")
     assert "guessing cannot pay for this file" in page.inner_text("#od-race-price")
     choose(page, "#od-race-model", "tiny-target-b")
-    page.wait_for_function("!document.querySelector('#od-race-price').innerText.trim()")
+    page.wait_for_selector("#od-race-price >> text=tiny-target-b was not measured here yet")

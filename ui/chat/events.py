@@ -27,6 +27,7 @@ from ui.chat.parts import ARRIVING, GONE, note, tools_info
 from ui.chat.turns import Followed, origins
 from ui.chat.view import ChatView, Starting
 from ui.common.frame import chat_at, session_of
+from ui.common.notes import refused
 
 # What all events of the chat page start from: whose session it is, which conversation, and how a refusal is told.
 
@@ -46,7 +47,7 @@ def telling(handler: Callable[..., Updates]) -> Callable[..., Updates]:
         try:
             yield from handler(self, *given)
         except OmniDraftError as error:
-            yield {self.view.notice: note(str(error), bad=True)}
+            yield {self.view.notice: refused(error)}
 
     return run
 

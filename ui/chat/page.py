@@ -22,7 +22,7 @@ from ui.chat.transfer import import_file
 from ui.chat.turns import Followed
 from ui.chat.view import ChatView
 from ui.common.frame import BARE, EACH, LAST, PRIVATE, SMALL, mobile_bar, session_of, side_head
-from ui.common.notes import CLICKS
+from ui.common.notes import CLICKS, refused
 
 LATEX = [
     {"left": "$$", "right": "$$", "display": True},
@@ -185,12 +185,21 @@ class Conversations(Handlers):
         return self.view.open(session, session.shown.chat(chat), chat, said)
 
     def undo(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> dict:
-        """What the notice tells of comes back, if it was deleted last."""
+        """What the notice tells of comes back, if it was deleted last, or can be read though it is damaged."""
         session = session_of(self.sessions, request)
+        if event._data.get("kind") == "recover":
+            return self._recover(session, chat, followed)
         back = session.deleted.bring_back(str(event._data["mark"]))
         if not back:
             return {self.view.notice: note(TOO_LATE, bad=True)}
         return self.view.go_to(session, back[0].id, chat, followed, {self.view.notice: ""})
+
+    def _recover(self, session: Session, chat: str | None, followed: Followed) -> dict:
+        try:
+            told = note(session.recover_chats())
+        except OmniDraftError as error:
+            return {self.view.notice: refused(error)}
+        return self.view.go_to(session, session.shown.chat().id, chat, followed, {self.view.notice: told})
 
     def fresh(self, chat: str | None, followed: Followed, request: gr.Request) -> dict:
         session = session_of(self.sessions, request)

@@ -28,7 +28,7 @@ from ui.chat.conversation_list import listing
 from ui.chat.options import Options
 from ui.chat.panel import panel, summary
 from ui.chat.turns import WAITING, Followed, Turns, awaited, follow, origins, turns
-from ui.common.notes import loading, note, refusal_of
+from ui.common.notes import loading, note, refusal_of, refused
 
 EDITING = {
     "user": "Editing an earlier message: sending makes a new version beside the old one, and answers it.",
@@ -91,7 +91,7 @@ class ChatView:
                 choices=models_list.choices(models, session.settings.projectors),
                 value=parts.offered_target(session, chat.id),
             ),
-            self.notice: note(said, bad=True),
+            self.notice: note(said, bad=True, recover=bool(session.damaged)),
             self.seen_idle: session.idle_unloads,
         }
         return self.open(session, chat, None, start)
@@ -189,7 +189,7 @@ class ChatView:
         except OmniDraftError as error:
             back = self._written(*sent, session, chat) if sent else {}
             back |= self._conversation(session, chat, session.store.path(chat)) if waiting else {}
-            yield {**back, self.notice: note(str(error), bad=True), **self._buttons(_is_asked(session, chat))}
+            yield {**back, self.notice: refused(error), **self._buttons(_is_asked(session, chat))}
             return
         path = session.store.path(chat)
         done = {self.editing: None, self.cancel: gr.Button(visible=False)} if sent else {}

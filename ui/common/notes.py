@@ -6,22 +6,28 @@ from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
-from omnidraft.errors import OmniDraftError
+from omnidraft.errors import Damaged, OmniDraftError
 from omnidraft.format import percent, size
 from omnidraft.processes.progress import Progress
 from omnidraft.profiles.folders import Part
 
 
-def note(text: str, bad: bool = False, undo: str = "", more: str = "") -> str:
-    """undo: by what to take back what is told, with a button; it works where the page has the event for it. more: what
-    few want to know, on hover and on tap."""
+def note(text: str, bad: bool = False, undo: str = "", more: str = "", recover: bool = False) -> str:
+    """undo: by what to take back what is told, with a button, as recover is for damaged conversations; they work where
+    the page has the event for them. more: what few want to know, on hover and on tap."""
     if not text:
         return ""
     mark = escape(undo)
     button = f' <button type="button" class="od-undo" data-kind="undo" data-mark="{mark}">Undo</button>' if undo else ""
+    button += ' <button type="button" class="od-undo" data-kind="recover">Recover</button>' if recover else ""
     button += f' <button type="button" class="od-tip" data-tip="{escape(more)}">In numbers</button>' if more else ""
     kind, role = (" od-bad", "alert") if bad else ("", "status")
     return f'<div class="od-note{kind}" role="{role}">{escape(text)}{button}</div>'
+
+
+def refused(error: OmniDraftError) -> str:
+    """What was refused and why; damaged conversations can be recovered where that is told."""
+    return note(str(error), bad=True, recover=isinstance(error, Damaged))
 
 
 # A click on a button with a `data-kind`, or a choice in a list with one, becomes the event `act`, which carries all

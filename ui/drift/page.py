@@ -19,6 +19,7 @@ from ui.common.notes import note, tip
 from ui.drift import form as drift_form
 from ui.drift import race as drift_race
 from ui.drift.form import Form
+from ui.drift.race_view import duration
 
 LITTLE = 0.05  # accepted, of the drafts: a fall from less shows nothing
 EVERY = 2.0  # seconds between looks at a run
@@ -33,7 +34,7 @@ def progress(run: Shown | None) -> str:
     if run.status == "running" and run.doing:
         words.append(run.doing)
     elif run.status == "running" and run.seconds_left:
-        words.append(f"about {drift_race.duration(run.seconds_left)} left")
+        words.append(f"about {duration(run.seconds_left)} left")
     bad = f'<p class="od-note od-bad">{escape(run.error)}</p>' if run.error else ""
     return (
         f'<div class="od-run" data-status="{run.status}"><p>{escape(", ".join(words))}</p>'

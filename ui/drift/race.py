@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
+from functools import partial
 from html import escape
 from typing import Any
 
@@ -11,195 +11,16 @@ import gradio as gr
 
 from omnidraft.app import models_list
 from omnidraft.app.outlook import cost_of, gain
-from omnidraft.app.race_job import UNDER_WAY, LaneView, RaceJob, RacePlan, RaceView
+from omnidraft.app.race_time import Offer
+from omnidraft.app.race_view import MOST_TOKENS, RacePlan
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.errors import ModelError, SettingsError
-from omnidraft.format import count, percent, rate
 from omnidraft.lab.prompts import TOPICS, Prompt, lesson_prompts, own_prompts, topic_prompts
-from omnidraft.lab.race import Score
 from ui.common.frame import PRIVATE, SMALL, session_of
 from ui.common.notes import refusal_of, tip
-
-# A race as HTML: two lanes side by side, the proof of equal text, and two bars, before and after the lesson. Pure
-# functions of `omnidraft.app.race_job`; everything that comes from outside is escaped.
-
-
-PHASES = {
-    "loading": "Loading the models",
-    "racing": "Racing",
-    "teaching": "Teaching",
-    "training": "Training",
-    "raced": "Raced",
-    "taught": "Raced, taught, raced again",
-    "stopped": "Stopped",
-    "failed": "Ended",
-}
-NAMES = {"plain": "Plain", "drafted": "Drafted"}
-ABOUT = {"plain": "one token per pass", "drafted": "the drafter guesses, the same model checks"}
-NOTABLE = 0.10  # of plain speed between two races
-_SHOWN = 1500  # characters of an answer
-
-
-def race(job: RaceJob | None) -> str:
-    """The whole race, or what it would show."""
-    if job is None:
-        return '<p class="od-none">No race yet.</p>'
-    view = job.view
-    parts = [_standing(job), _verdict(view), _bars(view), _proof(view), _lanes(view), _lesson(job)]
-    return f'<section class="od-race" data-phase="{view.phase}">{"".join(parts)}</section>'
-
-
-def _standing(job: RaceJob) -> str:
-    view = job.view
-    words = ", ".join(filter(None, (view.doing, _left(view)))) if view.phase in ("teaching", "training") else view.doing
-    if view.phase == "racing":
-        words = f"Prompt {view.number + 1} of {len(job.plan.raced)}: {view.prompt[:120]}"
-    phase = PHASES[view.phase]
-    if job.stopping:
-        phase, words = "Stopping", ""
-    state = "training" if view.phase in UNDER_WAY else "idle"
-    line = f'<p class="od-state" data-state="{state}" role="status"><b>{phase}</b> <span>{escape(words)}</span></p>'
-    if view.error:
-        line += f'<p class="od-note od-bad" role="alert">{escape(view.error)}</p>'
-    if view.phase not in UNDER_WAY:
-        return line
-    bar = f'<i style="width:{view.share:.1%}"></i>'
-    return f'{line}<div class="od-bar" role="img" aria-label="{view.share:.0%}">{bar}</div>'
-
-
-def _left(view: RaceView) -> str:
-    """How long what is under way may still take, once that can be told."""
-    if view.share < 0.05:
-        return ""
-    spent = time.monotonic() - view.since
-    return f"about {duration(spent * (1 - view.share) / view.share)} left"
-
-
-def duration(seconds: float) -> str:
-    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
-
-
-def _verdict(view: RaceView) -> str:
-    """The sum of all prompts in a sentence, above everything else."""
-    found = view.after or view.before
-    if found is None or view.phase in UNDER_WAY:
-        return ""
-    if found.interval is None:
-        return '<p class="od-under">These are too few answers to say how much faster drafting is.</p>'
-    low, high = found.interval
-    words = (
-        f"<b>{found.speedup:.2f}×</b> ({low:.2f} to {high:.2f}) as fast as {tip('plain decoding')}, over "
-        f"{count(found.answers)} answers"
-    )
-    if view.after is not None and view.before is not None:
-        words += f"; {view.before.speedup:.2f}× before the lesson, when {_right(view.before)}"
-    if found.speedup < 1.0:
-        words += f". Here guessing costs more than it saves, for {_right(found)}; in a chat it is left out then"
-    return f'<p class="od-verdict">{words}.</p>{_changed(view)}'
-
-
-def _right(found: Score) -> str:
-    """How good the guesses were, which is why a race came out as it did."""
-    return (
-        "nothing was guessed" if found.acceptance is None else f"{percent(found.acceptance)} of the guesses were right"
-    )
-
-
-def _changed(view: RaceView) -> str:
-    """Whether the machine itself was another one in the second race."""
-    if view.before is None or view.after is None:
-        return ""
-    change = view.after.plain_speed / view.before.plain_speed - 1
-    if abs(change) <= NOTABLE:
-        return ""
-    word = "faster" if change > 0 else "slower"
-    return (
-        f'<p class="od-under">Plain decoding itself was {percent(abs(change))} {word} in the second race: other '
-        "programs were at work. Each bar compares answers of the same minutes; race again when it is quiet.</p>"
-    )
-
-
-def _lanes(view: RaceView) -> str:
-    if view.phase in ("teaching", "training") or not any(lane.text or lane.writing for lane in view.lanes.values()):
-        return ""
-    return f'<div class="od-lanes">{"".join(_lane(name, lane) for name, lane in view.lanes.items())}</div>'
-
-
-def _lane(name: str, lane: LaneView) -> str:
-    """An answer as it grows, its speed above it."""
-    s = lane.live.statistics
-    facts = [f"{count(s.tokens)} tokens"]
-    if name == "drafted" and s.drafter_acceptance is not None:
-        facts.append(f"{percent(s.drafter_acceptance)} of the drafts accepted")
-    if s.tokens_per_pass:
-        facts.append(f"{s.tokens_per_pass:.2f} tokens per pass")
-    text = lane.text[-_SHOWN:] or ("…" if lane.writing else "")
-    busy = ' aria-busy="true"' if lane.writing else ""
-    return (
-        f'<article class="od-lane" data-lane="{name}"{busy}><h3>{NAMES[name]} <small>{ABOUT[name]}</small></h3>'
-        f'<div class="od-figure"><span class="od-mid">{rate(s.tokens_per_second)}</span>'
-        f'<span class="od-unit">tokens/s</span></div>'
-        f'<div class="od-lane-text">{escape(text)}</div><p class="od-under">{", ".join(facts)}.</p></article>'
-    )
-
-
-def _proof(view: RaceView) -> str:
-    """Whether the texts are equal, compared token by token."""
-    found = view.after or view.before
-    if found is None or view.phase == "racing":
-        return ""
-    words = f"<b>Same text</b> in {count(found.same)} of {count(found.answers)} answers, compared token by token."
-    equal = found.same == found.answers
-    return f'<p class="od-proof" data-equal="{str(equal).lower()}">{words}</p>'
-
-
-def _bars(view: RaceView) -> str:
-    """Of races that are over: what grows would show the last prompts, not the sum."""
-    rows = [("Untaught", view.before), ("Taught", view.after)]
-    known = [(name, found) for name, found in rows if found is not None and found.interval is not None]
-    if view.phase == "racing" and view.pairs:
-        known = known[: 1 if view.after is not None else 0]
-    if not known:
-        return ""
-    top = max(1.5, *(found.speedup for _, found in known))
-    bars = "".join(_bar(name, found, top) for name, found in known)
-    return f'<div class="od-bars">{bars}</div><p class="od-under">Drafted over plain; the line is plain decoding.</p>'
-
-
-def _bar(name: str, found: Score, top: float) -> str:
-    """The speedup as a bar; the line in it is plain decoding."""
-    accepted = (
-        f"{percent(found.acceptance)} of the drafts accepted" if found.acceptance is not None else "nothing drafted"
-    )
-    copied = f", {count(found.copied)} tokens copied" if found.copied else ""
-    words = f"{rate(found.plain_speed)} → {rate(found.drafted_speed)} tokens/s, {accepted}{copied}"
-    low, high = found.interval or (found.speedup, found.speedup)
-    label = f"{name}: {found.speedup:.2f} ({low:.2f} to {high:.2f}) times plain decoding, {words}"
-    return (
-        f'<div class="od-gainbar" data-bar="{"after" if name == "Taught" else "before"}" role="img" '
-        f'aria-label="{escape(label)}"><span>{name}</span>'
-        f'<div class="od-track"><i style="width:{min(found.speedup / top, 1):.1%}"></i>'
-        f'<u style="left:{1 / top:.1%}"></u></div><b>{found.speedup:.2f}×</b><small>{escape(words)}</small></div>'
-    )
-
-
-def _lesson(job: RaceJob) -> str:
-    """What teaching will do, or did."""
-    plan = job.plan
-    if job.running:
-        return ""
-    if job.can_teach:
-        where = "this profile's drafter, for good" if plan.kept else "a drafter that is forgotten with this race"
-        return (
-            f'<p class="od-under">Teaching answers {count(len(plan.lesson))} other prompts and trains {where}. '
-            "What it learns guesses words and never chooses them.</p>"
-        )
-    if not plan.lesson and not job.view.error:
-        return '<p class="od-under">There were too few prompts to teach with: give at least 12.</p>'
-    return ""
-
+from ui.drift.race_view import NAMES, duration, race, teach_label
 
 OWN = "own"
 GO = "race"  # the page's query says so where a race shall begin at once
@@ -220,12 +41,13 @@ class Parts:
         with gr.Group(elem_classes="od-group", elem_id="od-race"):
             gr.HTML(
                 "<h2>See it race</h2><p>The same prompts, answered plainly and drafted, side by side, with the same "
-                f"seeds. Then teach the {tip('drafter')} the topic, and race again. Everything is measured now, on "
-                "this machine.</p>"
+                f"seeds. Then teach the {tip('drafter')} the topic, which ends with another race. Everything is "
+                "measured now, on this machine.</p>"
             )
             with gr.Row(elem_classes="od-buttons"):
                 self.go = gr.Button("Race", variant="primary", elem_id="od-race-go", **SMALL)
-                self.teach = gr.Button("Teach it and race again", elem_id="od-race-teach", visible=False, **SMALL)
+                self.teach = gr.Button("Teach it", elem_id="od-race-teach", visible=False, **SMALL)
+                self.longer = gr.Button("Teach it longer", elem_id="od-race-longer", visible=False, **SMALL)
                 self.stop = gr.Button("Stop", variant="stop", elem_id="od-race-stop", visible=False, **SMALL)
             self.said = gr.HTML(elem_id="od-race-said")
             self.shown = gr.HTML(race(None), elem_id="od-race-shown")  # in its place before the page is asked
@@ -251,7 +73,7 @@ class Parts:
                 )  # fmt: skip
         self.tick = gr.Timer(EVERY, active=False)
         self.values = [self.model, self.topic, self.own, self.copies, self.kept]
-        self.outputs = [self.said, self.shown, self.go, self.teach, self.stop, self.tick]
+        self.outputs = [self.said, self.shown, self.go, self.teach, self.longer, self.stop, self.tick]
 
 
 def plan_of(session: Session, model: str | None, topic: str, own: str, copies: bool, kept: bool) -> RacePlan:
@@ -278,17 +100,32 @@ def listed(session: Session, model: str) -> ModelInfo | None:
 
 
 def price(session: Session, model: str | None) -> str:
-    """What checking several tokens costs with a model here, where guesses cannot pay; "" where they may, or nobody
-    measured it."""
+    """How long a race takes with a model, as far as its speed is known; and that guesses cannot pay, where checking
+    several tokens costs too much here."""
     found = listed(session, model) if model else None
-    cost = cost_of(session, found.path) if found is not None else None
-    if found is None or cost is None or gain(cost, 0.0, RIGHT) > 1:
+    if found is None:
         return ""
-    times = cost.alone(FIVE) / cost.alone(1)
-    return (
-        f'<p class="od-under">This machine checks five tokens of {escape(found.name)} for {times:.1f} times the price '
-        "of one: guessing cannot pay for this file, even if three of five guesses were right and cost nothing.</p>"
+    cost = cost_of(session, found.path)
+    if cost is None:
+        return _under(
+            f"{escape(found.name)} was not measured here yet: how long a race takes is said after its first prompt, "
+            "how long teaching does behind it."
+        )
+    most = RACED * len(NAMES) * MOST_TOKENS * cost.alone(1)
+    said = (
+        f"A race takes at most {duration(most)} with {escape(found.name)}; how long teaching takes is said behind it."
     )
+    if gain(cost, 0.0, RIGHT) > 1:
+        return _under(said)
+    times = cost.alone(FIVE) / cost.alone(1)
+    return _under(
+        f"This machine checks five tokens of {escape(found.name)} for {times:.1f} times the price of one: guessing "
+        f"cannot pay for this file, even if three of five guesses were right and cost nothing. {said}"
+    )
+
+
+def _under(words: str) -> str:
+    return f'<p class="od-under">{words}</p>'
 
 
 def parted(prompts: list[Prompt]) -> tuple[list[Prompt], list[Prompt]]:
@@ -303,20 +140,26 @@ def parted(prompts: list[Prompt]) -> tuple[list[Prompt], list[Prompt]]:
 def look(parts: Parts, session: Session, told: str | None = None) -> dict:
     """How the race stands. told: the line below the buttons, None to leave it."""
     job, racing = session.race, session.racing
+    offers = job.offers if job is not None and job.can_teach else []
     said = {} if told is None else {parts.said: told}
     return {
         **said,
         parts.shown: race(job),
         parts.go: gr.Button(visible=not racing),
-        parts.teach: gr.Button(visible=job is not None and job.can_teach),
+        parts.teach: _teaching(offers[:1]),
+        parts.longer: _teaching(offers[1:]),
         parts.stop: gr.Button(visible=racing and not (job and job.stopping)),
         parts.tick: gr.Timer(active=racing),
     }
 
 
+def _teaching(offered: list[Offer]) -> gr.Button:
+    return gr.Button(teach_label(offered[0]), visible=True) if offered else gr.Button(visible=False)
+
+
 def start(session: Session, *values: Any) -> str:
     """Begin with what `plan_of` takes; what there is to say about it."""
-    return refusal_of(lambda: session.start_race(plan_of(session, *values)))
+    return refusal_of(lambda: session.races.begin(plan_of(session, *values)))
 
 
 def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
@@ -340,9 +183,11 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
     def advance(request: gr.Request) -> dict:
         return look(parts, session_of(sessions, request))
 
-    def teach(request: gr.Request) -> dict:
+    def teach(which: int, request: gr.Request) -> dict:
         session = session_of(sessions, request)
-        return look(parts, session, refusal_of(session.teach_race))
+        offers = session.race.offers if session.race is not None else []
+        prompts = offers[which].prompts if which < len(offers) else 0
+        return look(parts, session, refusal_of(lambda: session.races.teach(prompts)))
 
     def stop(request: gr.Request) -> dict:
         session = session_of(sessions, request)
@@ -356,7 +201,8 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
     page.load(arrive, None, [*parts.outputs, parts.model, parts.price], **PRIVATE)
     parts.model.input(model, [parts.model], [parts.price], **PRIVATE)
     parts.go.click(go, parts.values, parts.outputs, **PRIVATE)
-    parts.teach.click(teach, None, parts.outputs, **PRIVATE)
+    for which, button in enumerate((parts.teach, parts.longer)):
+        button.click(partial(teach, which), None, parts.outputs, **PRIVATE)
     parts.stop.click(stop, None, parts.outputs, queue=False, **PRIVATE)
     parts.tick.tick(advance, None, parts.outputs, **PRIVATE)
     parts.topic.input(choose, parts.topic, parts.own, **PRIVATE)

@@ -135,7 +135,8 @@ def _updates(history: list[Update], running: Update | None) -> list[Update]:
 def _mark(session: Session) -> tuple:
     """Grows with everything the page shows by itself."""
     status = session.assistant.learner.status()
-    return (session.profile, status.version, session.loaded is None, status.update and status.update.step)
+    step = status.update and status.update.step
+    return (session.profile, status.version, session.loaded is None, step, status.reason)
 
 
 def build(sessions: Sessions, page: gr.Blocks) -> None:

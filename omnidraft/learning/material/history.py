@@ -259,6 +259,14 @@ class OpenStores:
             self.enough = self.fresh if any(answer.held_out for answer in answers.values()) else 0
             self.day_seconds = self.history.spent(_DAY) if self.history is not None else 0.0
 
+    def unlearned(self, pairing: Pairing) -> set[str]:
+        """The conversations with answers that no update of this drafter and target has seen."""
+        through, pair = pairing.choice.learned_in.through, pairing.pair
+        with self._lock:
+            store = self.replay
+            answers = store.usable(pair.drafter.fingerprint, pair.target.fingerprint) if store is not None else {}
+            return {answer.chat for ordinal, answer in answers.items() if ordinal > through}
+
     def _count(self) -> None:
         replay, _ = self.files
         self.answers, self.tokens, self.bytes = len(replay), replay.tokens, replay.bytes
