@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 
 from omnidraft.app.assistant import Assistant
+from omnidraft.app.race_view import RacePlan
 from omnidraft.decoding.events import Finished, Round, Statistics, Token
-from omnidraft.lab.prompts import topic_prompts
+from omnidraft.lab.prompts import TOPICS, topic_prompts
 from omnidraft.lab.race import Began, Paired, Said, race, score
 from omnidraft.lab.statistics import Trace, record
-from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
+from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
+from tests.answering import loaded
+from tests.real import SMOL, real_model
+from ui.drift.race import RACED
 
 FIXED = DraftSettings(mode="fixed", length=3)
 SAMPLING = SamplingSettings(max_tokens=20)
@@ -76,3 +80,27 @@ def test_the_interval_of_a_speedup_is_that_of_its_prompts():
     low, high = score(pairs(1.0, 1.5, 2.0, 2.5, 3.0)).interval
     assert 1.2 < low < 1.7
     assert 2.3 < high < 2.8
+
+
+def looping(home, target, drafter, topic: str) -> list[str]:
+    """The sample prompts of a topic that a model answers in a loop, as it is raced."""
+    prompts = topic_prompts(topic, RACED)
+    plan = RacePlan(target, drafter, AppSettings(), prompts)
+    with loaded(home, target, drafter, ModelSettings(threads=2)) as assistant:
+        pairs = [e for e in race(assistant, prompts, plan.sampling, plan.draft) if isinstance(e, Paired)]
+    assert [pair.same for pair in pairs] == [True] * RACED
+    return [prompt.text for prompt, pair in zip(prompts, pairs, strict=True) if pair.plain.degenerate]
+
+
+@pytest.mark.parametrize("toy", ["a", "a2", "b"])
+@pytest.mark.parametrize("topic", TOPICS)
+def test_no_sample_prompt_is_answered_in_a_loop_by_the_toys(tmp_path, models, topic, toy):
+    pair = models / f"tiny-target-{toy}-f16.gguf", models / "tiny-drafter-f16.gguf"
+    assert looping(tmp_path, *pair, topic) == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("topic", TOPICS)
+def test_no_sample_prompt_is_answered_in_a_loop_by_smollm2(tmp_path, models, topic):
+    assert looping(tmp_path, real_model(SMOL), models / "smol-drafter-q8_0.gguf", topic) == []

@@ -144,3 +144,24 @@ def test_pages_stand_at_once_and_do_not_jump(slow, pages, browser, size):
         page.wait_for_selector("#od-shell", state="visible")
         page.wait_for_timeout(800)
         assert page.evaluate("window.odShift") < 0.05, path
+
+
+# When the server's first words stand in the page, and when the page is shown.
+ARRIVES = """window.odTimes = {};
+new MutationObserver(() => {
+  const now = performance.now(), times = window.odTimes;
+  const said = document.querySelector('#od-models :is(li, .od-none), #od-learning-state p, #od-profiles article');
+  if (said) times.said ??= now;
+  if (times.said && !document.documentElement.classList.contains('od-arriving')) times.shown ??= now;
+}).observe(document, {childList: true, subtree: true, attributes: true});"""
+
+
+def test_a_page_is_shown_as_soon_as_what_the_server_said_stands_in_it(server, pages):
+    page = pages.open(server)
+    page.context.add_init_script(ARRIVES)
+    late = []
+    for name in ("models", "learning", "profiles"):
+        page.goto(f"{server.origin}/{name}")
+        page.wait_for_function("window.odTimes.shown")
+        late.append(page.evaluate("window.odTimes.shown - window.odTimes.said"))
+    assert sorted(late)[1] < 110, "milliseconds"

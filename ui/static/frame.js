@@ -2,8 +2,8 @@
    nothing moves under a reader's eyes. */
 (() => {
   const FILLED =
-    "#od-marks, #od-models :is(li, .od-none), #od-drift-progress p, #od-learning-state p, #od-cache > *, #od-profiles article";
-  const QUIET = 120; // milliseconds without a change: what comes in several parts is there
+    "#od-marks, #od-models :is(li, .od-none), #od-drift-progress p, #od-learning-state p, #od-cache :is(.od-none, .od-facts), #od-profiles article";
+  const QUIET = 30; // milliseconds without a change: what the server said is drawn
   const PATIENCE = 8000; // for a server that does not answer; the page itself says so
   const root = document.documentElement;
   const chosen = (document.cookie.match(/(?:^|; )omnidraft_theme=([^;]*)/) || [])[1];
@@ -23,7 +23,7 @@
     filled ||= document.querySelector(FILLED) && performance.now();
     if (!filled) return;
     clearTimeout(timer);
-    timer = setTimeout(show, Math.max(0, Math.min(QUIET, filled + 5 * QUIET - performance.now())));
+    timer = setTimeout(show, Math.max(0, Math.min(QUIET, filled + 2 * QUIET - performance.now())));
   });
   watch.observe(root, { childList: true, subtree: true });
 })();
