@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from html import escape
 from typing import Any
 
@@ -183,11 +183,14 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
     def advance(request: gr.Request) -> dict:
         return look(parts, session_of(sessions, request))
 
-    def teach(which: int, request: gr.Request) -> dict:
-        session = session_of(sessions, request)
-        offers = session.race.offers if session.race is not None else []
-        prompts = offers[which].prompts if which < len(offers) else 0
-        return look(parts, session, refusal_of(lambda: session.races.teach(prompts)))
+    def teaching(which: int) -> Callable[[gr.Request], dict]:
+        def teach(request: gr.Request) -> dict:
+            session = session_of(sessions, request)
+            offers = session.race.offers if session.race is not None else []
+            prompts = offers[which].prompts if which < len(offers) else 0
+            return look(parts, session, refusal_of(lambda: session.races.teach(prompts)))
+
+        return teach
 
     def stop(request: gr.Request) -> dict:
         session = session_of(sessions, request)
@@ -202,7 +205,7 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
     parts.model.input(model, [parts.model], [parts.price], **PRIVATE)
     parts.go.click(go, parts.values, parts.outputs, **PRIVATE)
     for which, button in enumerate((parts.teach, parts.longer)):
-        button.click(partial(teach, which), None, parts.outputs, **PRIVATE)
+        button.click(teaching(which), None, parts.outputs, **PRIVATE)
     parts.stop.click(stop, None, parts.outputs, queue=False, **PRIVATE)
     parts.tick.tick(advance, None, parts.outputs, **PRIVATE)
     parts.topic.input(choose, parts.topic, parts.own, **PRIVATE)
