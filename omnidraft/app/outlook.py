@@ -20,6 +20,7 @@ from omnidraft.app.speeds import SPEED_FILE, SpeedStore, read_bytes
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.sizes import kv_cache_bytes, pass_bytes
 from omnidraft.decoding.cost import CostModel
+from omnidraft.decoding.depth import PairStats
 from omnidraft.settings.config import ModelSettings
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ QUIET = 20.0  # seconds without a question
 SMALLER = 0.5  # of what a pass of the target reads: what reads more than that is no help to it
 PAYS = 1.05  # times plain speed: below, nobody would notice
 LONGEST = 8  # guesses a round
-_SEEN = 8.0  # rounds from which on a pair's own acceptance is believed
+_ENOUGH = 8.0  # rounds from which on a pair's own acceptance is believed
 # The chance that a guess stands where nobody has tried the pair, by the drafter's size. Measured in drafts of four on
-# targets of other families (models/README.md): smol-drafter's come to a half, those of SmolLM2-135M, and what
-# smol-drafter is taught by a hundred answers of a kind, to this.
+# targets of other families (models/README.md): smol-drafter's come to a half, those of SmolLM2-135M to
+# this, and what smol-drafter is taught by a hundred answers of a kind to this or more (BENCHMARKS.md).
 HALF, MORE, WHOLE = 0.5, 0.62, 100_000_000
 ASSUMED = f"{HALF:.0%} of the guesses stand, or {MORE:.0%} with drafters from {WHOLE // 1_000_000}M parameters"
 
@@ -63,9 +64,10 @@ def gain(cost: CostModel, step: float, stands: float) -> float:
     """Over plain decoding, with the number of guesses a round that pays best, at least one; step: seconds of a draft
     step over those of a plain pass. Theorem 3.8 of Leviathan et al. 2023 (arXiv 2211.17192), with passes that cost more
     the more rows they have."""
+    stands = min(stands, 0.99)
 
     def speedup(guesses: int) -> float:
-        tokens = (1 - stands ** (guesses + 1)) / (1 - stands) if stands < 1 else guesses + 1
+        tokens = (1 - stands ** (guesses + 1)) / (1 - stands)
         return tokens / (cost.alone(guesses + 1) / cost.alone(1) + guesses * step)
 
     return max(speedup(guesses) for guesses in range(1, LONGEST + 1))
@@ -104,16 +106,26 @@ def _outlook(
     model: ModelInfo, target: ModelInfo, settings: ModelSettings, store: SpeedStore, cost: CostModel, own: float | None
 ) -> Outlook:
     tried = store.pair(target.path, model.path, settings)
-    first = tried.averages.first if tried is not None else None
-    seen = first is not None and first.weight >= _SEEN
-    stands = first.value if seen and first is not None else chance(model.parameters)
+    seen = _seen(tried)
+    stands = chance(model.parameters) if seen is None else seen
     step = pass_bytes(model) / read_bytes(target)
     if tried is not None:
-        step = tried.cost.step / tried.cost.least_seconds
+        step = _step(tried)
     elif own is not None and (alone := store.plain(settings, [model.path])):
         step = own / alone[model.path]
-    brings = gain(cost, step, min(stands, 0.99))
-    return Outlook(model, brings, own * brings if own is not None else None, needs(model, settings), seen)
+    brings = gain(cost, step, stands)
+    return Outlook(model, brings, own * brings if own is not None else None, needs(model, settings), seen is not None)
+
+
+def _seen(tried: PairStats | None) -> float | None:
+    """The share of first guesses that stood, once there were enough to believe it."""
+    first = tried.averages.first if tried is not None else None
+    return first.value if first is not None and first.weight >= _ENOUGH else None
+
+
+def _step(tried: PairStats) -> float:
+    """A draft step over a plain pass."""
+    return tried.cost.step / tried.cost.least_seconds
 
 
 def best(found: Sequence[Outlook], now: Path | None) -> Outlook | None:
@@ -146,16 +158,17 @@ def drafters_of(session: Session, found: Sequence[ModelInfo]) -> list[Outlook]:
 
 
 def promise(session: Session, target: Path) -> str:
-    """What the drafter that is chosen brings this target here, by earlier answers, in a sentence; "" before there are
-    any. Taught: as what was learned of other targets brought."""
-    drafter, cost = session.drafter_path(), cost_of(session, target)
+    """What the drafter that is chosen is expected to bring this target, by earlier answers, in a sentence; "" before
+    there are any. Where drafting was ended by measured time, that counts."""
+    drafter, cost = session.drafter_path(target), cost_of(session, target)
     tried = _store(session).pair(target, drafter, session.model_settings) if drafter is not None else None
-    if cost is None or tried is None or tried.averages.first.weight < _SEEN:
+    seen = _seen(tried)
+    if cost is None or tried is None or seen is None:
         return ""
-    stands, step = tried.averages.first.value, tried.cost.step / tried.cost.least_seconds
-    now, taught = (max(1.0, gain(cost, step, min(share, 0.99))) for share in (stands, max(stands, MORE)))
+    now = max(1.0, gain(cost, _step(tried), seen)) if tried.drafts else 1.0
+    taught = max(now, gain(cost, _step(tried), max(seen, MORE)))
     ahead = f"; taught, about {taught:.1f}" if f"{taught:.1f}" != f"{now:.1f}" else ""
-    return f"Measured here: guessing makes it {now:.1f} times as fast as without{ahead}."
+    return f"Expected here, by your earlier answers: {now:.1f} times the speed without guessing{ahead}."
 
 
 def draft_with_the_quickest(session: Session) -> bool:

@@ -21,7 +21,7 @@ from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama.devices import GPU, Device
 from omnidraft.decoding.acceptance import Average
 from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.depth import PairStats
+from omnidraft.decoding.depth import PairStats, PlainComparison
 from omnidraft.errors import OmniDraftError
 from omnidraft.processes.progress import tell
 from omnidraft.settings.config import ModelSettings
@@ -109,18 +109,23 @@ def session(tmp_path, models):
     made.close()
 
 
-def test_what_guessing_brings_here_is_promised_once_answers_showed_it(session, models):
-    target, drafter = models / "tiny-target-a-f16.gguf", session.drafter_path(models / "tiny-target-a-f16.gguf")
+@pytest.mark.parametrize(("stood", "answers", "ended", "said"), [
+    (0.9, 1.0, False, ""),
+    (0.05, 40.0, False, "answers: 1.0 times the speed without guessing; taught, about 1.3."),
+    (0.8, 40.0, False, "answers: 1.6 times the speed without guessing."),
+    (0.8, 40.0, True, "answers: 1.0 times the speed without guessing; taught, about 1.6."),
+])  # fmt: skip
+def test_what_guessing_brings_here_is_promised_once_answers_showed_it(session, models, stood, answers, ended, said):
+    target = models / "tiny-target-a-f16.gguf"
+    drafter = session.drafter_path(target)
     session.unload()
+    known = PairStats(CostModel({1: 0.1, 2: 0.105, 4: 0.12, 9: 0.3}, 0.02), against_plain=PlainComparison(plain=ended))
+    known.averages.first = Average(stood, answers)
+    known.cost.keep()
     store = SpeedStore(session.assistant.home.cache / "speed.json")
-    key = speed_key(target, drafter, session.model_settings, None, True)
-    for seen, said in (1.0, ""), (40.0, "1.0 times as fast as without; taught, about 1.3"):
-        known = PairStats(CostModel({1: 0.1, 2: 0.105, 4: 0.12, 9: 0.3}, 0.02))
-        known.averages.first = Average(0.05, seen)
-        known.cost.keep()
-        store.save(key, known)
-        assert said in outlook.promise(session, target)
-        assert bool(said) == bool(outlook.promise(session, target))
+    store.save(speed_key(target, drafter, session.model_settings, None, True), known)
+    assert outlook.promise(session, target).endswith(said)
+    assert bool(said) == bool(outlook.promise(session, target))
 
 
 @pytest.fixture
