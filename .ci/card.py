@@ -19,7 +19,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-from models.recipe.forms import requantized
 from omnidraft.app.assistant import Assistant
 from omnidraft.backends.llama.devices import local_cards
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
@@ -31,6 +30,7 @@ from omnidraft.lab.prompts import load_prompts
 from omnidraft.settings.config import CacheSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
 from omnidraft.storage.trial import TRIALS
+from tests.forms import requantized
 from tests.hollow import SHAPES, write_hollow
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from models.recipe.forms import requantized
 from omnidraft.app import conversing
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.race_view import RacePlan
@@ -22,6 +21,7 @@ from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
 from tests.answering import PLAIN, answered, loaded
+from tests.forms import requantized
 from tests.real import GEMMA, LARGE, QWEN, SMOL, real_model
 from tests.server.test_api import client
 from tests.serving import SETTINGS, serving

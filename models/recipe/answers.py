@@ -17,6 +17,7 @@ import numpy as np
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from omnidraft.backends.llama import runtime
+from omnidraft.backends.llama.kernels import library
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 # How often a kind is asked; everyday requests are the rest.
@@ -83,6 +84,8 @@ class Writer:
     def __init__(self, path: Path, tokens: int, likely: bool, parallel: int = 32) -> None:
         self._tokens, self._likely, self._vocabulary = tokens, likely, read_gguf_vocabulary(path)
         threads = len(os.sched_getaffinity(0))
+        library.build()
+        runtime.begin_call()
         runtime.choose_layouts()
         model = llama.llama_model_load_from_file(str(path).encode(), llama.llama_model_default_params())
         params = llama.llama_context_default_params()

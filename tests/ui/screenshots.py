@@ -22,8 +22,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from models.recipe.forms import requantized
 from omnidraft.lab.prompts import lesson_prompts
+from tests.forms import requantized
 from tests.real import QWEN, SMOL
 from tests.ui.chatting import arrived, ask, new_chat, write
 from tests.ui.conftest import ARGUMENTS, CHROMIUM, ROOT, Server, write_settings
