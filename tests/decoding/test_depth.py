@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from omnidraft.decoding.acceptance import copy_class
+from omnidraft.decoding.acceptance import Average, copy_class
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.depth import AdaptiveDepth, PairStats, make_policy
 from omnidraft.decoding.drafting import PLAIN, FixedLength
@@ -310,6 +310,14 @@ def test_an_unproposed_copy_is_compared_with_what_comes_in_every_kind_of_round()
         policy.begin(0, found(3))
         policy.observe(done, [], 1)
         assert value(policy, 3) > before
+
+
+@pytest.mark.parametrize(("step", "copied"), [(0.0002, 0), (0.002, 1)])
+def test_a_copy_is_weighed_against_what_a_draft_earns_when_its_steps_are_paid_for(step, copied):
+    stats = PairStats(CostModel({1: 0.010, 2: 0.0101}, step))
+    stats.averages.copies[copy_class(5, own=True, agreed=False, resumed=False)] = Average(0.35, 50.0)
+    policy = AdaptiveDepth(stats, OneToOne(), longest=8)
+    assert policy.begin(0, Match([1], 5, own=True)) == copied
 
 
 def test_a_passage_that_is_not_worth_copying_does_not_end_a_rest():
