@@ -129,6 +129,10 @@ class Assistant:
     def target(self) -> LanguageModel | None:
         return self.loaded.target
 
+    @property
+    def target_name(self) -> str:
+        return self.target.name if self.target is not None else ""
+
     def load(
         self,
         target: Path,

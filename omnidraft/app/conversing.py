@@ -287,7 +287,7 @@ def _job(
         steps=keeper.message.steps, pieces=keeper.pieces, tools=use, listener=keeper,
     )  # fmt: skip
     if settings.tools is not None and (use is None or not use.offers):
-        job.live.notices.append(UNSUPPORTED.format(session.target_name()))
+        job.live.notices.append(UNSUPPORTED.format(session.assistant.target_name))
     if engine is not None and (note := engine.target.template.note) and not any(m.role == "assistant" for m in path):
         job.live.notices.append(note)  # once in a conversation
     return job

@@ -39,7 +39,7 @@ class KeptAnswer(Listener):
         self._own = message.own_ids  # in whose vocabulary steps count their ids
         self._goes_on = continued is not None or bool(steps)
         self.message = message
-        self.target = session.target_name()
+        self.target = session.assistant.target_name
         self.continued = continued
         self.pieces = shown_pieces(message)
         self._saved = time.monotonic()
@@ -55,7 +55,8 @@ class KeptAnswer(Listener):
         template = AnswerRequest((), sampling).told(engine.target.template) if engine else None
         thinks = (template.opens_thoughts or None) if template else None
         marks = template.thought_marks if template else None
-        told = {"target": session.target_name(), "note": note, "seed": sampling.seed, "thinks": thinks, "marks": marks}
+        target = session.assistant.target_name
+        told = {"target": target, "note": note, "seed": sampling.seed, "thinks": thinks, "marks": marks}
         meta = _said({**told, "partial": True})
         message = session.store.append(question.chat, "assistant", "", parent=question.id, meta=meta)
         return cls(session, message)

@@ -120,10 +120,6 @@ class Session:
         return self.busy or len(self.queue) > 0
 
     @property
-    def racing(self) -> bool:
-        return self.races.running
-
-    @property
     def race(self) -> RaceJob | None:
         """The one under way, or the last one."""
         return self.races.latest
@@ -352,10 +348,6 @@ class Session:
         """Load what is needed to answer. ModelError if that fails or an answer is being written."""
         with self.turn():
             pass
-
-    def target_name(self) -> str:
-        target = self.assistant.target
-        return target.name if target is not None else ""
 
     def why_plain(self, draft: DraftSettings | None = None) -> str | None:
         """Why drafting is off under `draft`; None if it is on or nothing is loaded yet."""

@@ -45,7 +45,7 @@ def plan(session, models):
 
 def over(session: Session) -> RaceView:
     session.race.join(PATIENCE)
-    assert not session.racing
+    assert not session.races.running
     return session.race.view
 
 
@@ -153,7 +153,7 @@ def test_a_race_gives_way_to_a_question_and_goes_on_behind_it(session, plan, kep
     asked = conversing.ask(session, session.shown.chat().id, "Hello")
     asked.join(60)
     assert (asked.error, bool(asked.text)) == (None, True)
-    assert session.racing
+    assert session.races.running
     view = over(session)
     assert (view.phase, view.error) == ("raced", "")
     assert view.before.answers == view.before.same == 6

@@ -66,7 +66,7 @@ def test_at_work_it_says_which_layers_lie_where(session):
             assert "7.0." in shown
             session.prepare()
             session.load(session.target_path())  # the same workers again, which serve one program at a time
-            assert session.target_name()
+            assert session.assistant.target_name
         finally:
             session.unload()
 

@@ -265,7 +265,7 @@ class OptionEvents(Handlers):
         failed = session.tools.retry() if on else []
         engine = session.assistant.engine
         known = engine is None or not on or engine.target.template.supports_tools
-        told = (TOOLS_ON if on else TOOLS_OFF) if known else UNSUPPORTED.format(session.target_name())
+        told = (TOOLS_ON if on else TOOLS_OFF) if known else UNSUPPORTED.format(session.assistant.target_name)
         yield {
             self.view.tools: gr.Checkbox(info=tools_info(session.tools)),
             self.view.notice: note(" ".join([told, *failed]), bad=bool(failed) or not known),

@@ -54,7 +54,7 @@ def acceptance_of(path: list[Message]) -> list[float]:
 def gain_of(session: Session) -> Gain | None:
     """What the version that drafts now has brought with the model that is loaded."""
     learner = session.assistant.learner
-    return gain(learner.learned.served_answers(), session.target_name(), learner.status().served)
+    return gain(learner.learned.served_answers(), session.assistant.target_name, learner.status().served)
 
 
 def pieces_of(path: list[Message]) -> list[tuple[str, str]]:

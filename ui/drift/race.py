@@ -139,7 +139,7 @@ def parted(prompts: list[Prompt]) -> tuple[list[Prompt], list[Prompt]]:
 
 def look(parts: Parts, session: Session, told: str | None = None) -> dict:
     """How the race stands. told: the line below the buttons, None to leave it."""
-    job, racing = session.race, session.racing
+    job, racing = session.race, session.races.running
     offers = job.offers if job is not None and job.can_teach else []
     said = {} if told is None else {parts.said: told}
     return {

@@ -179,7 +179,7 @@ def _buttons(sessions: Sessions, parts: Parts) -> None:
 
     def load(session: Session) -> str:
         session.prepare()
-        return f"{session.target_name()} is loaded."
+        return f"{session.assistant.target_name} is loaded."
 
     outputs = [parts.said, *parts.looked_at]
     for button, act in (
