@@ -1,11 +1,15 @@
-"""A stub Hub for what searches and downloads."""
+"""A stub Hub for what searches and downloads, and loads that take long."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from omnidraft.app import loaded_pair
+from omnidraft.processes.progress import tell
 from tests.ui.stub_hub import REPO, StubHub
 
 
@@ -28,3 +32,23 @@ def serve(monkeypatch) -> Iterator[Callable[..., StubHub]]:
     yield make
     for hub in made:
         hub.close()
+
+
+@pytest.fixture
+def slow_load(monkeypatch) -> Callable[[str], threading.Event]:
+    """Makes what opens models in `loaded_pair` by this name take a minute, which tells how far it is; the event is set
+    when it begins."""
+
+    def slowed(name: str) -> threading.Event:
+        begun = threading.Event()
+
+        def slow(*given: object) -> None:
+            begun.set()
+            for share in range(600):
+                tell("reading the weights", share / 600)
+                time.sleep(0.1)
+
+        monkeypatch.setattr(loaded_pair, name, slow)
+        return begun
+
+    return slowed

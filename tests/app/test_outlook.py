@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.app import conversing, loaded_pair, models_list, outlook
+from omnidraft.app import conversing, models_list, outlook
 from omnidraft.app.models_list import Room
 from omnidraft.app.outlook import Outlook
 from omnidraft.app.session import Session
@@ -23,7 +23,6 @@ from omnidraft.decoding.acceptance import Average
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.depth import PairStats, PlainComparison
 from omnidraft.errors import OmniDraftError
-from omnidraft.processes.progress import tell
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import find_data_home
 from tests.hollow import SHAPES, write_hollow
@@ -196,17 +195,8 @@ def test_nothing_changes_while_somebody_waits(session, other, monkeypatch):
     assert not outlook.draft_with_the_quickest(session)
 
 
-def test_a_drafter_that_is_loaded_for_comparison_gives_way_to_a_question(session, other, models, monkeypatch):
-    loading = threading.Event()
-
-    def slow(*given):
-        """A load of a minute, which tells how far it is."""
-        loading.set()
-        for share in range(600):
-            tell("reading the weights", share / 600)
-            time.sleep(0.1)
-
-    monkeypatch.setattr(loaded_pair, "open_choice", slow)
+def test_a_drafter_that_is_loaded_for_comparison_gives_way_to_a_question(session, other, slow_load):
+    loading = slow_load("open_choice")
     told: list[str] = []
 
     def compare() -> None:

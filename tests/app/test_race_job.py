@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 import time
 from dataclasses import replace
 from functools import partial
@@ -11,14 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.app import conversing, loaded_pair
+from omnidraft.app import conversing
 from omnidraft.app.race_view import RacePlan, RaceView
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.errors import ModelError
 from omnidraft.lab.prompts import topic_prompts
 from omnidraft.learning import learner
 from omnidraft.learning.learner import Waits
-from omnidraft.processes.progress import tell
 from omnidraft.storage.paths import find_data_home
 from ui.drift.race_view import race
 
@@ -53,17 +51,8 @@ def files(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file() and "cache" not in path.parts}
 
 
-def test_a_race_that_is_stopped_while_it_loads_says_so_and_ends_with_the_load(session, plan, monkeypatch):
-    loading = threading.Event()
-
-    def slow(*given):
-        """A load of a minute, which tells how far it is as llama.cpp's loads do."""
-        loading.set()
-        for share in range(600):
-            tell("reading the weights", share / 600)
-            time.sleep(0.1)
-
-    monkeypatch.setattr(loaded_pair, "open_target", slow)
+def test_a_race_that_is_stopped_while_it_loads_says_so_and_ends_with_the_load(session, plan, slow_load):
+    loading = slow_load("open_target")
     job = session.races.begin(plan)
     assert loading.wait(10)
     job.stop()
