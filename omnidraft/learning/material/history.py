@@ -17,7 +17,7 @@ from typing import Any
 
 from omnidraft.errors import OmniDraftError
 from omnidraft.learning.material.record import Answered, Pairing, record_of
-from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.learning.material.replay import Answer, ReplayStore
 from omnidraft.learning.update import Update
 from omnidraft.storage.database import Database, Migration, derived
 from omnidraft.storage.paths import ProfilePaths
@@ -168,8 +168,7 @@ _DAY = 86_400.0  # seconds
 class OpenStores:
     """refused: why nothing can be learned here, "" if it can. answers, tokens, bytes: of the replay; fresh: answers of
     the present vocabulary that no update has seen; learned: those that one has; enough: how many of the fresh ones an
-    update could be judged with, else 0;
-    day_seconds: processor time of the updates of the last 24 hours."""
+    update could be judged with, else 0; day_seconds: processor time of the updates of the last 24 hours."""
 
     def __init__(self, profile: ProfilePaths) -> None:
         self._profile = profile
@@ -250,10 +249,9 @@ class OpenStores:
 
     def recount(self, pairing: Pairing) -> None:
         """Count what is new to what was learned for a drafter and a target."""
-        through, pair = pairing.choice.learned_in.through, pairing.pair
+        through = pairing.choice.learned_in.through
         with self._lock:
-            store = self.replay
-            answers = store.usable(pair.drafter.fingerprint, pair.target.fingerprint) if store is not None else {}
+            answers = self._usable(pairing)
             self.fresh = sum(ordinal > through for ordinal in answers)
             self.learned = len(answers) - self.fresh
             self.enough = self.fresh if any(answer.held_out for answer in answers.values()) else 0
@@ -261,11 +259,13 @@ class OpenStores:
 
     def unlearned(self, pairing: Pairing) -> set[str]:
         """The conversations with answers that no update of this drafter and target has seen."""
-        through, pair = pairing.choice.learned_in.through, pairing.pair
+        through = pairing.choice.learned_in.through
         with self._lock:
-            store = self.replay
-            answers = store.usable(pair.drafter.fingerprint, pair.target.fingerprint) if store is not None else {}
-            return {answer.chat for ordinal, answer in answers.items() if ordinal > through}
+            return {answer.chat for ordinal, answer in self._usable(pairing).items() if ordinal > through}
+
+    def _usable(self, pairing: Pairing) -> dict[int, Answer]:
+        pair, store = pairing.pair, self.replay
+        return store.usable(pair.drafter.fingerprint, pair.target.fingerprint) if store is not None else {}
 
     def _count(self) -> None:
         replay, _ = self.files
