@@ -1,5 +1,8 @@
 """Products of our own kernels: right, and a row's bits depend on the row alone."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -33,6 +36,14 @@ def multiplied(of: int, kind: str, raw: np.ndarray, shape: tuple, x: np.ndarray,
 
 def some(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where pages are chosen otherwise")
+def test_weights_lie_in_large_pages_where_the_system_gives_them_on_request(ours):
+    wished = Path("/proc/self/smaps").read_text().count(" hg")
+    product = Product(ours, "Q8_0", quantized("Q8_0", some((1, 4096, 2048)))[0], (1, 4096, 2048), 1)
+    assert Path("/proc/self/smaps").read_text().count(" hg") > wished
+    product.close()
 
 
 @pytest.mark.parametrize("kind", FORMATS)
