@@ -205,13 +205,6 @@ class PlainComparison:
         lost = 1.0 - self.draft.gained / self.draft.took
         return lost if self.draft.state == "off" and lost > 0.005 else None
 
-    @property
-    def words(self) -> str:
-        """The state in plain words."""
-        if self.draft.state != "off":
-            return "trying again" if self.draft.state == "trial" else "drafting"
-        return f"plain: drafting lost {self.lost:.0%}" if self.lost else "plain: drafting did not pay"
-
 
 @dataclass(slots=True)
 class PairStats:
@@ -290,14 +283,6 @@ class AdaptiveDepth:
         self._probing = False  # this round's draft is to find out
         self._unproposed: list[Proposal] = []
         stats.probe.again()
-
-    @property
-    def state(self) -> str:
-        if not self._drafts:
-            return ""
-        against = self.stats.against_plain
-        expected = self.stats.expected or against.draft.state != "on"
-        return against.words if expected else "plain: drafting is not expected to pay"
 
     @property
     def rests(self) -> bool:

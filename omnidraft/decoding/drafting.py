@@ -81,14 +81,10 @@ PLAIN = -1
 
 
 class LengthPolicy(Protocol):
-    """Decides who drafts in a round and how much. longest: no round drafts more pieces. state:
-    in words, whether drafting goes on by measured time, "" where that is not measured. rests: the round is plain
+    """Decides who drafts in a round and how much. longest: no round drafts more pieces. rests: the round is plain
     without another thought, and not begun, unless there is something to copy."""
 
     longest: int
-
-    @property
-    def state(self) -> str: ...
 
     @property
     def rests(self) -> bool: ...
@@ -126,7 +122,7 @@ class LengthPolicy(Protocol):
 class FixedLength:
     """Draft `length` pieces in every round; never look up."""
 
-    state, rests = "", False
+    rests = False
 
     def __init__(self, length: int) -> None:
         self.longest = length

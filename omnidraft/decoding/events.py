@@ -114,7 +114,6 @@ class Notice:
 class Statistics:
     """Sums over one answer; rates are derived when shown (design: Terms). Times in seconds.
 
-    guard: in words, whether the drafter drafted at the end, by measured speed; "" where nobody measured.
     copied, copied_tested, copied_accepted: the part of `proposed`, `tested` and `accepted` that the drafter had no
     share in, since it was copied from earlier text; forced, forced_tested, forced_accepted: likewise of what a grammar
     left no choice about. plain, plain_seconds: plain rounds, see `Round`.
@@ -144,7 +143,6 @@ class Statistics:
     translate: float = 0.0
     verify: float = 0.0
     other: float = 0.0
-    guard: str = ""
     threads: tuple[int, int] | None = None
 
     @property

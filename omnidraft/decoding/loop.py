@@ -55,8 +55,6 @@ def decode(request: AnswerRequest, given: DecodeInput) -> Generator[Event, None,
     finally:
         release_helpers()
     statistics = answer.statistics
-    if given.speculation is not None:
-        statistics.guard = given.speculation.policy.state
     rest = answer.text.finish(cut=reason in CUT)
     yield Finished(reason, statistics, rest, given.seed, given.why_plain(statistics))
 
