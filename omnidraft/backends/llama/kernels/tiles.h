@@ -34,8 +34,7 @@ template <class F> void quantize(const float *x, activations *to) {
             UNROLL for (int i = part * of_part; i < (part + 1) * of_part; i++, x += LANES) {
                 // Rounded by adding 1.5 * 2^23, whose last bit is worth one.
                 const ints code = (ints)(load<floats>(x) * all(by) + all(12582912.0f)) - 0x4b400000;
-                const quarter_codes stored = __builtin_convertvector(code, quarter_codes);
-                memcpy(to->code + LANES * i, &stored, LANES);
+                narrow(code, to->code + LANES * i);
                 sums += code;
             }
             int32_t sum = 0;
@@ -110,7 +109,7 @@ void tile(const uint8_t *head, const uint8_t *lines, int blocks, const activatio
             if constexpr (F::PARTS == 0) {
                 UNROLL for (int r = 0; r < R; r++) least[r] = all(of_block[r].sum[0]);
             } else UNROLL for (int i = 0; i < F::CHUNKS * parts; i++) {
-                const floats value = from_bytes((const uint8_t *)scales + 16 * (F::CHUNKS * parts + i) + LANES * v);
+                const floats value = from_codes((const uint8_t *)scales + 16 * (F::CHUNKS * parts + i) + LANES * v);
                 UNROLL for (int r = 0; r < R; r++) least[r] = fma(value, all(of_block[i / parts * ROWS + r].sum[i % parts]), least[r]);
             }
             UNROLL for (int r = 0; r < R; r++) sum[r][v] = fma(least[r], m * all(of_block[r].d), sum[r][v]);

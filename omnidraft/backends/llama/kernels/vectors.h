@@ -45,9 +45,28 @@ inline ints all(int32_t value) { return ints{} + value; }
 inline floats all(float value) { return floats{} + value; }
 inline int32_t four(const int8_t *p) { int32_t v; memcpy(&v, p, 4); return v; }
 inline floats to_floats(ints v) { return __builtin_convertvector(v, floats); }
-inline floats from_bytes(const uint8_t *p) { return to_floats(__builtin_convertvector(load<quarter_bytes>(p), ints)); }
-inline floats from_codes(const int8_t *p) { return to_floats(__builtin_convertvector(load<quarter_codes>(p), ints)); }
-inline floats from_bf16(const uint16_t *p) { return (floats)(__builtin_convertvector(load<half_words>(p), ints) << 16); }
+// Where there is an instruction for it: of a conversion written out compilers make one of each byte by itself.
+#if WIDTH == 64
+inline ints widen(const uint8_t *p) { return (ints)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)); }
+inline ints widen(const int8_t *p) { return (ints)_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)); }
+inline ints widen(const uint16_t *p) { return (ints)_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)); }
+inline void narrow(ints v, int8_t *to) { _mm_storeu_si128((__m128i *)to, _mm512_cvtepi32_epi8((__m512i)v)); }
+#elif WIDTH == 32
+inline ints widen(const uint8_t *p) { return (ints)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)); }
+inline ints widen(const int8_t *p) { return (ints)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)); }
+inline ints widen(const uint16_t *p) { return (ints)_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)); }
+inline void narrow(ints v, int8_t *to) {
+    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));
+    _mm_storel_epi64((__m128i *)to, _mm_packs_epi16(words, words));
+}
+#else
+inline ints widen(const uint8_t *p) { return __builtin_convertvector(load<quarter_bytes>(p), ints); }
+inline ints widen(const int8_t *p) { return __builtin_convertvector(load<quarter_codes>(p), ints); }
+inline ints widen(const uint16_t *p) { return __builtin_convertvector(load<half_words>(p), ints); }
+inline void narrow(ints v, int8_t *to) { const auto codes = __builtin_convertvector(v, quarter_codes); memcpy(to, &codes, LANES); }
+#endif
+template <class T> inline floats from_codes(const T *p) { return to_floats(widen(p)); }
+inline floats from_bf16(const uint16_t *p) { return (floats)(widen(p) << 16); }
 
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__)
 constexpr int ROWS = 8;  // activation rows of a tile, as many as registers hold
@@ -80,7 +99,7 @@ constexpr int ROWS = 4;
 inline floats fma(floats a, floats b, floats c) { return a * b + c; }
 inline float added_up(floats v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 inline floats from_halves(const uint16_t *p) {  // a half's exponent is 112 less than a float's: a product moves it,
-    const ints h = __builtin_convertvector(load<half_words>(p), ints), bits = (h & 0x7fff) << 13;  // denormals too
+    const ints h = widen(p), bits = (h & 0x7fff) << 13;  // denormals too
     const floats size = (floats)bits * all(0x1p112f);
     const ints special = (h & 0x7c00) == 0x7c00;  // infinities and no numbers
     return (floats)((special & (bits | 0x7f800000)) | (~special & (ints)size) | ((h & 0x8000) << 16));
