@@ -81,7 +81,7 @@ class Machine:
         self._stalls = stalls
         self._catching_up = catching_up
         self._copies = copies or [0.0]
-        self._unread = 0
+        self.unread = 0
         self._wide = False
         self._rng = np.random.default_rng(seed)
 
@@ -114,13 +114,13 @@ class Machine:
         for _ in range(answers):
             fixed = isinstance(stats, int)
             policy = FixedLength(stats) if fixed else self.adaptive(stats=stats)
-            self._unread = _PROMPT
+            self.unread = _PROMPT
             found.append(self.run(policy, tokens))
             policy.finish()
         return Outcome(*(sum(getattr(o, name) for o in found) for name in Outcome.__dataclass_fields__))
 
     def _round(self, policy, made: int) -> tuple[Round, list[Proposal], int]:
-        behind = 1 + self._unread if self._catching_up else 1
+        behind = 1 + self.unread if self._catching_up else 1
         copied = self._copies[made // 40 % len(self._copies)]
         if copied:
             return self._copied_round(policy, behind, copied)
@@ -133,7 +133,7 @@ class Machine:
         count = policy.begin(behind, Match([1] * _PASSAGE, 12, own=False))
         if count > 0:
             kept = next((i for i, ok in enumerate(right[:count]) if not ok), count)
-            return self._timed(0, count, kept, copied=count), [Proposal(1, "lookup", 0, 0)] * count, 2 - right[0]
+            return self.timed(0, count, kept, copied=count), [Proposal(1, "lookup", 0, 0)] * count, 2 - right[0]
         done, proposals, _ = self._drafted_round(policy, 0, count == PLAIN)
         return done, proposals, 2 - right[0]
 
@@ -148,21 +148,21 @@ class Machine:
         kept = next((i for i, ok in enumerate(right) if not ok), len(right))
         m = len(pieces)
         if m and not policy.worthwhile(pieces):
-            return self._timed(m, 0, 0), [], 0 if right[0] else 1
-        return self._timed(m, m, kept), [Proposal(0, "direct", 1, i) for i in range(m)], 0 if kept else 1
+            return self.timed(m, 0, 0), [], 0 if right[0] else 1
+        return self.timed(m, m, kept), [Proposal(0, "direct", 1, i) for i in range(m)], 0 if kept else 1
 
-    def _timed(self, drafted: int, proposed: int, kept: int, copied: int = 0) -> Round:
+    def timed(self, drafted: int, proposed: int, kept: int, copied: int = 0) -> Round:
         """The round with its times; the clock goes on."""
         noise = self._rng.uniform(0.97, 1.03) if proposed or not drafted else 1.0
         draft = drafted * self._step * noise * self._load(self.now, 1)
         verify = self.pass_seconds(proposed + 1) * noise * self._load(self.now, proposed + 1)
         if drafted:
-            cold = self._catching_up and self._unread
-            draft += _READ_AHEAD * self._step * self._unread * self._catching_up
+            cold = self._catching_up and self.unread
+            draft += _READ_AHEAD * self._step * self.unread * self._catching_up
             draft, verify = (t * (1 + _COLD) if cold else t for t in (draft, verify))
         if self._stalls and self._rng.random() < self._stalls:
             verify += 10 * self._passes[1]
-        self._unread = 0 if drafted else self._unread + 1
+        self.unread = 0 if drafted else self.unread + 1
         translate = drafted * self._translating
         self.now += draft + translate + verify
         plain = not (drafted or proposed or self._wide)
