@@ -16,6 +16,7 @@ import psutil
 from omnidraft.app.speeds import SPEED_FILE, PairSpeed, SpeedStore, file_mark
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.llama import widths
 from omnidraft.backends.llama.estimate import crowded
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.backends.opening import open_target
@@ -100,6 +101,7 @@ class LoadedPair:
         self.asked: LoadRequest | None = None
         self.adapters = Adapters(profile.adapters, profile.root / MERGED)
         TRIALS.keep_in(caches)
+        widths.KNOWN.keep_in(caches)
         for folder in (profile.adapters, profile.root / MERGED):  # what the trainer wrote, checked by sums
             TRIALS.trust(folder)
         self._speed = PairSpeed(SpeedStore(caches / SPEED_FILE), profile.root)
