@@ -29,7 +29,6 @@ class Seen(Progress):
 def _nothing_is_known(monkeypatch):
     monkeypatch.setattr(TRIALS, "_trusted", set())
     monkeypatch.setattr(TRIALS, "_verdicts", Known("trials.json", bool))
-    monkeypatch.setattr(widths, "KNOWN", Known("widths.json", bool))
     monkeypatch.delenv(WITHIN, raising=False)
 
 
@@ -42,8 +41,9 @@ def assistant(tmp_path, models):
 
 
 @pytest.fixture
-def stranger(tmp_path, models):
-    """A file that nobody has tried yet."""
+def stranger(tmp_path, models, assistant, monkeypatch):
+    """A file that nobody has tried yet, nor one like it."""
+    monkeypatch.setattr(widths, "KNOWN", Known("widths.json", bool))
     return shutil.copy(models / "tiny-target-a-f16.gguf", tmp_path / "stranger.gguf")
 
 
