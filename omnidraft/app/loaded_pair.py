@@ -230,7 +230,8 @@ class LoadedPair:
         note = engine.target.template.note
         learned = self.choice.notices if self.choice is not None else ()
         told, self._told = self._told, []
-        return [*engine.target.model.notices, *([note] if note else []), *learned, *told]
+        notices = getattr(engine.target.model, "notices", ())
+        return [*notices, *([note] if note else []), *learned, *told]
 
     def _pair(self, engine: Engine, asked: LoadRequest) -> None:
         """Give `engine` its drafter. What was loaded before goes only when nothing can fail any more."""

@@ -97,7 +97,7 @@ def rows_read_by(model: LanguageModel, width: int) -> list[bytes]:
     else:
         model.rewind(0)
         model.extend(ids[:_PREFIX], 0)
-    rows = []
+    rows: list[bytes] = []
     for start in range(_PREFIX, len(ids), width):
         step = ids[start : start + width]
         step += step[-1:] * (width - len(step))  # the last pass is as wide as the others
