@@ -29,7 +29,7 @@ from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.settings.config import MOST_TOKENS, DraftSettings, SamplingSettings
 from omnidraft.vocab import Translator
 
-MEASURING_SECONDS = 1.5  # most time that measuring costs may add to the first answer
+MEASURING_SECONDS = 0.5  # most time that measuring costs may add to the first answer, whose rounds tell the rest
 TRIMMED = "The far ends of the text were left out: it no longer fits the model's context."
 SWITCHED_OFF = "drafting is switched off"
 _ONE_WIDTH = "passes of several rows round otherwise than plain ones here, and the text shall stay the same"

@@ -24,9 +24,6 @@ class LongestPiece:
             data = data[len(piece) :]
         return ids
 
-    def tokenize_many(self, items: Sequence[bytes]) -> list[list[int]]:
-        return [self.tokenize(data) for data in items]
-
 
 class ToyVocabulary(Vocabulary):
     """Knows a few letters, so it cannot tokenize the probe text a real fingerprint takes in."""

@@ -13,7 +13,6 @@ from typing import Any
 from omnidraft.app import models_list
 from omnidraft.app.passages import chosen
 from omnidraft.app.session import Session
-from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.backends.pictures import Picture, read_picture
 from omnidraft.chats import Conversation, Message, PictureFile, TextFile
 from omnidraft.chats.pictures import with_files
@@ -64,7 +63,7 @@ def _larger(session: Session, over: int) -> int | None:
         return None
     wanted = ((engine.target.model.n_ctx + over) // CONTEXT_STEP + 1) * CONTEXT_STEP
     now, then = (models_list.needs(info, replace(settings, n_ctx=n)) for n in (engine.target.model.n_ctx, wanted))
-    free = available_bytes()
+    free = models_list.free(session.assistant)
     fits = None not in (now, then, free) and (then or 0) - (now or 0) < (free or 0)
     return wanted if fits and wanted <= info.n_ctx_train else None
 

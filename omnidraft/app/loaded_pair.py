@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-import psutil
-
-from omnidraft.app.speeds import SPEED_FILE, PairSpeed, SpeedStore, file_mark
+from omnidraft.app.kept_targets import KeptTargets, Opened
+from omnidraft.app.speeds import SPEED_FILE, PairSpeed, SpeedStore
 from omnidraft.backends.base import LanguageModel
+from omnidraft.backends.discovery import projector_for
 from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.llama import widths
 from omnidraft.backends.llama.estimate import crowded
-from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
+from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
 from omnidraft.decoding.cost import step_seconds
 from omnidraft.decoding.lookup import SuffixLookup
@@ -34,7 +35,6 @@ from omnidraft.learning.adapters.serving import (
 )
 from omnidraft.learning.material.record import Pairing
 from omnidraft.processes.progress import settle, watched
-from omnidraft.prompting.prompted_model import PromptedModel
 from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.settings.config import CacheSettings, ModelSettings, named_file
 from omnidraft.storage.database import derived
@@ -63,6 +63,13 @@ class LoadRequest:
     def same_target(self, other: LoadRequest) -> bool:
         """Whether both want the same target, loaded in the same way."""
         return replace(self, drafter=other.drafter, cache=other.cache, adapter=other.adapter) == other
+
+    def opened(self) -> Opened:
+        """What its target is opened from."""
+        template = named_file(self.templates, self.target.name)
+        sees = self.projector or (None if self.target.is_dir() else projector_for(self.target, self.projectors))
+        files = [self.target, *([Path(template)] if template else []), *([sees] if sees else [])]
+        return Opened.now(files, self.model, must_see=self.projector is not None)
 
     def template(self, info: ModelInfo, vocabulary: Vocabulary) -> ChatTemplate:
         """A model's chat template: its own, or what its owner named instead."""
@@ -100,18 +107,24 @@ class LoadedPair:
         self.asked: LoadRequest | None = None
         self.adapters = Adapters(profile.adapters, profile.root / MERGED)
         TRIALS.keep_in(caches)
+        widths.KNOWN.keep_in(caches)
         for folder in (profile.adapters, profile.root / MERGED):  # what the trainer wrote, checked by sums
             TRIALS.trust(folder)
         self._speed = PairSpeed(SpeedStore(caches / SPEED_FILE), profile.root)
         self._profile, self._caches, self._ephemeral = profile, caches, ephemeral
         self._opened_with: tuple[Path, ModelSettings] | None = None  # the drafter's file and settings
         self._opened: Opened | None = None  # the target
-        self._kept = KeptReads()
+        self._kept = KeptTargets()
         self._told: list[str] = []  # about files that were begun anew
 
     @property
     def target(self) -> LanguageModel | None:
         return self.engine.target.model if self.engine is not None else None
+
+    @property
+    def beside(self) -> int:
+        """Bytes of a target that answered before and would make room for another one."""
+        return self._kept.beside
 
     @property
     def target_file(self) -> Path | None:
@@ -138,7 +151,13 @@ class LoadedPair:
         Where the memory cannot hold both, what is loaded goes first, and comes back if the new one fails.
         """
         if self.engine is not None and self.asked is not None and asked.same_target(self.asked):
-            return self._exchange_drafter(self.engine, asked)
+            try:
+                self._exchange_drafter(self.engine, asked, self._opened)
+            except NoRoom:
+                if not self._kept.make_room():
+                    raise
+                self._exchange_drafter(self.engine, asked, self._opened)
+            return list(self.choice.notices) if self.choice is not None else []
         if self.asked is not None and crowded(asked.target, asked.model):
             return self._load_instead(self.asked, asked)
         try:
@@ -148,21 +167,19 @@ class LoadedPair:
                 raise
         return self._load_instead(self.asked, asked)
 
-    def _exchange_drafter(self, engine: Engine, asked: LoadRequest) -> list[str]:
-        """Pair the target that is loaded with another drafter: what it has read of the conversation stays read."""
+    def _exchange_drafter(self, engine: Engine, asked: LoadRequest, opened: Opened | None) -> None:
+        """Pair a target that is loaded, from what was `opened`, with another drafter: what it has read stays read."""
         before = engine.memory
         self.keep_measured()
         if asked.drafter is None:
             engine.pair_drafter(None, None, None)
         self._pair(engine, asked)
         engine.memory = Memory(lookup=before.lookup)
-        self.asked = asked
-        self._recall_speed(engine, asked)
+        self._answer_with(engine, asked, opened)
         known = next(iter(before.pair_stats.values()), None)
-        if self.drafter is not None and known is not None and not engine.memory.pair_stats:
-            cost = known.cost.with_step(step_seconds(self.drafter))
+        if known is not None and not engine.memory.pair_stats:
+            cost = known.cost if self.drafter is None else known.cost.with_step(step_seconds(self.drafter))
             engine.memory.pair_stats = Memory.with_cost(cost).pair_stats
-        return list(self.choice.notices) if self.choice is not None else []
 
     def _load_instead(self, before: LoadRequest, asked: LoadRequest) -> list[str]:
         self._unload()
@@ -174,27 +191,47 @@ class LoadedPair:
             raise
 
     def _load(self, asked: LoadRequest) -> list[str]:
-        source = opened_from(asked.target, asked.model)
-        opened = open_target(asked.target, asked.model, self.target, asked.projector, asked.projectors)
+        opened = asked.opened()
+        kept = self._kept.take(opened)
+        engine = kept or self._open(asked)
         try:
-            engine = Engine(opened, asked.template(opened.info, opened.vocabulary))
+            if kept is not None:
+                self._exchange_drafter(kept, asked, opened)
+                return self._told_of(kept)
             self.keep_measured()
             self._pair(engine, asked)
         except BaseException:
-            opened.close()
+            if engine is not self.engine:
+                engine.target.model.close()
             raise
-        if self.engine is not None and self._opened is not None:
-            self._kept.keep(self._opened, self.engine.target)
-            self.engine.target.model.close()
-        self.engine, self.asked, self._opened = engine, asked, source
-        self._recall_speed(engine, asked)
-        if (asked.drafter is not None or source in self._kept) and not engine.memory.pair_stats:
+        self._answer_with(engine, asked, opened)
+        if (asked.drafter is not None or self._kept.has_read(opened)) and not engine.memory.pair_stats:
             engine.memory = Memory.with_cost(engine.measured())  # empties the caches
-        self._kept.put_back(source, engine.target)
+        self._kept.put_back(opened, engine.target)
+        return self._told_of(engine)
+
+    def _open(self, asked: LoadRequest) -> Engine:
+        target = open_target(asked.target, asked.model, self.target, asked.projector, asked.projectors)
+        try:
+            return Engine(target, asked.template(target.info, target.vocabulary))
+        except BaseException:
+            target.close()
+            raise
+
+    def _answer_with(self, engine: Engine, asked: LoadRequest, opened: Opened | None) -> None:
+        """`engine`, which is paired as asked for, answers from now on; another one that did is kept."""
+        before, was = self.engine, self._opened
+        self.engine, self.asked, self._opened = engine, asked, opened
+        if before is not None and before is not engine and was is not None and opened is not None:
+            self._kept.put(was, before, opened)
+        self._recall_speed(engine, asked)
+
+    def _told_of(self, engine: Engine) -> list[str]:
         note = engine.target.template.note
         learned = self.choice.notices if self.choice is not None else ()
         told, self._told = self._told, []
-        return [*opened.notices, *([note] if note else []), *learned, *told]
+        notices = getattr(engine.target.model, "notices", ())
+        return [*notices, *([note] if note else []), *learned, *told]
 
     def _pair(self, engine: Engine, asked: LoadRequest) -> None:
         """Give `engine` its drafter. What was loaded before goes only when nothing can fail any more."""
@@ -350,47 +387,3 @@ class LoadedPair:
         if self.cache is not None:
             self.cache.close()
             self.cache = None
-
-
-# What targets had read when others took their place, so that going back to one does not read a conversation again. Only
-# in this process's memory, within a part of what is free there.
-
-
-_SHARE = 8  # of the free memory one part is used: loading the next model needs the rest
-
-
-Opened = tuple[str, ModelSettings]  # a file as it was, and how it is opened: another file or way computes other keys
-
-
-def opened_from(path: Path, settings: ModelSettings) -> Opened:
-    return file_mark(path) if path.exists() else "", settings  # who opens it says that it is missing
-
-
-class KeptReads:
-    """By what a target was opened from: what it had read. The oldest goes first where memory is short."""
-
-    def __init__(self) -> None:
-        # The ids of the conversation, then the tokens that were read and the state behind them.
-        self._kept: dict[Opened, tuple[list[int], list[int], bytes]] = {}
-
-    def __contains__(self, opened: Opened) -> bool:
-        return opened in self._kept
-
-    def keep(self, opened: Opened, target: PromptedModel) -> None:
-        """`target` is about to be closed."""
-        if not isinstance(target.model, LlamaTarget):
-            return
-        most = psutil.virtual_memory().available // _SHARE
-        while self._kept and sum(len(state) for _, _, state in self._kept.values()) > most // 2:
-            del self._kept[next(iter(self._kept))]
-        if (found := target.model.copy_read(most // 2)) is not None:
-            self._kept[opened] = (list(target.committed), *found)
-
-    def put_back(self, opened: Opened, target: PromptedModel) -> None:
-        """`target` was opened anew from this, and has read nothing yet; what it had read is kept no longer."""
-        if opened in self._kept and isinstance(target.model, LlamaTarget):
-            target.committed, tokens, state = self._kept.pop(opened)
-            target.model.put_back(tokens, state)
-
-    def forget(self) -> None:
-        self._kept.clear()

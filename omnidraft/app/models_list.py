@@ -161,7 +161,7 @@ class Room:
 
     @classmethod
     def now(cls, settings: ModelSettings, loaded: int) -> Room:
-        """loaded: bytes of the target that would make room."""
+        """loaded: bytes of the targets that would make room."""
         cards = [int(SPARE * card.free) for card in local_cards()] if settings.n_gpu_layers else []
         if cards:
             return cls(available_bytes(), max(cards) + loaded, sum(cards) + loaded)
@@ -177,6 +177,12 @@ class Room:
         if needed > free:
             return False, f"too large: {size(free)} are free"
         return True, "fits, partly on the card" if card else "fits"
+
+
+def free(assistant: Assistant) -> int | None:
+    """Bytes that can be had beside the model that answers; None where the system does not say."""
+    available = available_bytes()
+    return available + assistant.loaded.beside if available is not None else None
 
 
 def needs(model: ModelInfo, settings: ModelSettings, projector: Path | None = None) -> int | None:

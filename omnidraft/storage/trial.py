@@ -9,20 +9,17 @@ known. The bundled models and files that this program wrote itself are trusted. 
 from __future__ import annotations
 
 import hashlib
-import json
-import logging
 import os
 import re
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 
-from omnidraft.errors import ModelError, StorageError
+from omnidraft.errors import ModelError
 from omnidraft.processes.children import run_bounded
 from omnidraft.processes.progress import tell
-from omnidraft.storage.files import read_object, write_atomically
+from omnidraft.storage.known import Known
 from omnidraft.storage.paths import BUNDLED_MODELS
 from omnidraft.storage.vault import is_opened
 
@@ -30,8 +27,6 @@ WITHIN = "OMNIDRAFT_TRIAL"  # set in children that may crash: they try nothing o
 _CHILD = "omnidraft.backends.llama.trial_child"
 _SECONDS, _BYTES_PER_SECOND = 120.0, 20 << 20  # of work for a small file, and how slowly a large one may be read
 _MEMORY = 4 << 30  # beside three times the file
-_KEPT = 1000
-log = logging.getLogger("omnidraft.storage")
 _SAMPLES, _SAMPLE = 32, 1 << 16
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 
@@ -40,8 +35,7 @@ class Trials:
     """Verdicts: "" for a file that passed, a sentence for one that must not be opened."""
 
     def __init__(self) -> None:
-        self._folder: Path | None = None
-        self._verdicts: dict[str, str] = {}
+        self._verdicts: Known[str] = Known("trials.json", lambda verdict: isinstance(verdict, str))
         self._trusted = {os.path.realpath(BUNDLED_MODELS)}
         self._trying: set[str] = set()  # the same file is not tried twice at once
         self._lock = threading.Condition()
@@ -49,9 +43,7 @@ class Trials:
     def keep_in(self, folder: Path) -> None:
         """Keep verdicts in this folder from now on, and take up those that are there."""
         with self._lock:
-            if folder != self._folder:
-                self._folder = folder
-                self._verdicts = {**self._read(), **self._verdicts}
+            self._verdicts.keep_in(folder)
 
     def trust(self, folder: Path) -> None:
         """What lies in `folder` was written by this program and need not be tried."""
@@ -76,13 +68,13 @@ class Trials:
         """The verdict that is kept, else the one `found`; who asks about other files does not wait for that."""
         with self._lock:
             self._lock.wait_for(lambda: key not in self._trying)
-            if key in self._verdicts:
-                return self._verdicts[key]
+            if (known := self._verdicts.get(key)) is not None:
+                return known
             self._trying.add(key)
         try:
             verdict = found()
             with self._lock:
-                self._keep(key, verdict)
+                self._verdicts.put(key, verdict)
             return verdict
         finally:
             with self._lock:
@@ -110,23 +102,6 @@ class Trials:
         if outcome.answer is None:
             return "makes llama.cpp end the whole program, so it is not opened; it is damaged, or made for another one."
         return str(outcome.answer)
-
-    def _read(self) -> dict[str, str]:
-        if self._folder is None or not (file := self._folder / "trials.json").is_file():
-            return {}
-        found = read_object(file)
-        kept = {key: value for key, value in found.items() if isinstance(value, str)}
-        if not found or len(kept) < len(found):
-            log.warning("%s, or some of it, cannot be used; files are tried again.", file)
-        return kept
-
-    def _keep(self, key: str, verdict: str) -> None:
-        self._verdicts[key] = verdict
-        while len(self._verdicts) > _KEPT:
-            del self._verdicts[next(iter(self._verdicts))]
-        if self._folder is not None:
-            with suppress(StorageError):  # it is tried again the next time then
-                write_atomically(self._folder / "trials.json", json.dumps(self._verdicts).encode())
 
 
 def _marks(path: Path | str, adapter: Path | str | None) -> tuple[int, str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,10 +94,6 @@ class HubTokenizer:
             return self._library.encode(data.decode(), add_special_tokens=False).ids
         except Exception as error:  # the library's own kind, as for an unknown token that is not there
             raise ModelError(f"This vocabulary cannot spell a text: {first_line(error)}.") from None
-
-    def tokenize_many(self, items: Sequence[bytes]) -> list[list[int]]:
-        encoded = self._library.encode_batch_fast([data.decode() for data in items], add_special_tokens=False)
-        return [one.ids for one in encoded]
 
 
 class _Configuration:

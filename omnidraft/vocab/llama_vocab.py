@@ -11,7 +11,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -157,9 +157,6 @@ class LlamaTokenizer:
             buffer = self._buffer(-count)
             count = api.llama_tokenize(self._vocab, data, len(data), buffer, len(buffer), False, False)
         return buffer[:count]
-
-    def tokenize_many(self, items: Sequence[bytes]) -> list[list[int]]:
-        return [self.tokenize(data) for data in items]
 
     def _buffer(self, length: int) -> ctypes.Array:
         buffer = getattr(self._local, "buffer", None)

@@ -8,6 +8,7 @@ import pytest
 
 from omnidraft.decoding import cost
 from omnidraft.decoding.cost import WIDTHS, CostModel, measure_costs
+from omnidraft.engine import Engine
 from tests.decoding import toys
 
 
@@ -49,6 +50,19 @@ def test_a_slow_model_keeps_to_the_budget():
     cost = measure_costs(Slow(toys.target(), 0.3, 0.0), Slow(toys.drafter(), 0.001, 0.0), 0.5)
     assert Slow.now < 1.1  # one pass each for the context and the row may overrun
     assert list(cost.passes) == [1]
+
+
+def test_where_there_is_time_for_two_widths_they_show_what_a_row_adds():
+    found = measure_costs(Slow(toys.target(), 0.03, 0.01), None, 0.5)
+    assert set(found.passes) == {1, 4}
+    assert found.alone(8) == pytest.approx(0.11)
+
+
+def test_the_first_answer_waits_half_a_second_for_it():
+    """Of a model with passes like those of half a billion parameters."""
+    known = Engine(Slow(toys.target(), 0.02, 0.005), None).measured()
+    assert Slow.now < 0.6
+    assert known.alone(8) == pytest.approx(0.06)
 
 
 def test_a_target_that_cannot_rewind_is_measured_for_single_rows_only():

@@ -5,7 +5,9 @@ import shutil
 import pytest
 
 from omnidraft.app.assistant import Assistant
+from omnidraft.backends.llama import widths
 from omnidraft.processes.progress import CalledOff, Progress, watched
+from omnidraft.storage.known import Known
 from omnidraft.storage.paths import find_data_home
 from omnidraft.storage.trial import TRIALS, WITHIN
 
@@ -24,9 +26,9 @@ class Seen(Progress):
 
 
 @pytest.fixture(autouse=True)
-def _nobody_is_trusted(monkeypatch):
+def _nothing_is_known(monkeypatch):
     monkeypatch.setattr(TRIALS, "_trusted", set())
-    monkeypatch.setattr(TRIALS, "_verdicts", {})
+    monkeypatch.setattr(TRIALS, "_verdicts", Known("trials.json", bool))
     monkeypatch.delenv(WITHIN, raising=False)
 
 
@@ -39,8 +41,9 @@ def assistant(tmp_path, models):
 
 
 @pytest.fixture
-def stranger(tmp_path, models):
-    """A file that nobody has tried yet."""
+def stranger(tmp_path, models, assistant, monkeypatch):
+    """A file that nobody has tried yet, nor one like it."""
+    monkeypatch.setattr(widths, "KNOWN", Known("widths.json", bool))
     return shutil.copy(models / "tiny-target-a-f16.gguf", tmp_path / "stranger.gguf")
 
 

@@ -18,7 +18,6 @@ from omnidraft.app.session import Session
 from omnidraft.app.tool_use import ALWAYS, ONCE, REFUSE
 from omnidraft.app.tools.server_file import BETWEEN
 from omnidraft.app.tools.toolbox import Toolbox
-from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.chats import Message
 from omnidraft.chats.pictures import fenced
 from omnidraft.chats.records import ASKED, DONE, REFUSED, ToolCall, open_call
@@ -193,14 +192,14 @@ def empty_state(session: Session, target: Path | None) -> str:
             "Ask something",
             f"{_WHAT} The model at hand is a toy that knows sums, small Python functions and OmniDraft; "
             "one of these talks about anything:",
-            _better([DEFAULT]) + _WAYS.format("All models"),
+            _better(session, [DEFAULT]) + _WAYS.format("All models"),
         )
     if target.name == DEFAULT.file:
         return _empty(
             "Ask something",
             f"{_WHAT} SmolLM2-135M answers: a very small model that talks about anything, in English, and is often "
             f"wrong. {promise(session, target)} Better ones, each a button away:",
-            _better([]) + _WAYS.format("All models"),
+            _better(session, []) + _WAYS.format("All models"),
         )
     said = f"{_WHAT} {escape(target.stem)} answers. {promise(session, target)}"
     return _empty("Ask something", said, _WAYS.format("Other models"))
@@ -234,9 +233,9 @@ def offered(free: int | None, first: list[Known]) -> list[Known]:
     return list(dict.fromkeys([*first, *light, *fitting[-2:]]))[:3]
 
 
-def _better(first: list[Known]) -> str:
+def _better(session: Session, first: list[Known]) -> str:
     """A row for each model offered. A click goes to the Models page, where its download begins."""
-    free = available_bytes()
+    free = models_list.free(session.assistant)
     rows = []
     for known in offered(free, first):
         name, _, about = known.about.partition(": ")

@@ -121,7 +121,8 @@ def _got(known: catalog.Known, session: Session, running: Downloads) -> str:
 
 
 def _suggested(session: Session) -> str:
-    return suggestions(available_bytes(), {model.path.name for model in models_list.scan(session.assistant)})
+    there = {model.path.name for model in models_list.scan(session.assistant)}
+    return suggestions(models_list.free(session.assistant), there)
 
 
 def suggestions(free: int | None, there: Collection[str] = ()) -> str:

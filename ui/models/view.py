@@ -46,9 +46,8 @@ class _Here:
             for path in (session.loaded, session.target_or_none())
         )
         self.loaded = loaded.path if loaded else None
-        self.room = Room.now(
-            self.settings, (needs(loaded, self.settings, self.eyes[loaded.path]) or 0) if loaded else 0
-        )
+        answers = (needs(loaded, self.settings, self.eyes[loaded.path]) or 0) if loaded else 0
+        self.room = Room.now(self.settings, answers + session.assistant.loaded.beside)
 
 
 def models(session: Session) -> str:

@@ -144,6 +144,7 @@ class LlamaContext:
         step = min(self.capacity, _UBATCH)
         attention = _attention(info, settings, n_ctx, step, verifies)
         parameters.n_ubatch, parameters.flash_attn_type, parameters.type_v = attention
+        self.attends = (settings.kv_type, *attention[1:])  # by what kernels, as long as a pass is no longer than a step
         parameters.n_seq_max = 1
         parameters.n_rs_seq = rollback
         parameters.swa_full = True  # a window that forgets could take back only as much as it has spare

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -25,10 +26,9 @@ from omnidraft.backends.llama.eyes import Eyes
 from omnidraft.backends.llama.kernels import library
 from omnidraft.backends.llama.rewind import Method, Rewinder, passes, rollback_steps
 from omnidraft.backends.llama.runtime import AbortFlag, failure_reason
-from omnidraft.backends.llama.widths import TRIED_BEHIND, WIDTHS, WidthClass, rows_read_by, width_class
+from omnidraft.backends.llama.widths import TRIED_BEHIND, WIDTHS, WidthClass, class_of, form, rows_read_by
 from omnidraft.backends.pictures import FIRST, pictures_end, steps
 from omnidraft.errors import ModelError
-from omnidraft.processes.progress import tell
 from omnidraft.processes.threads import release_helpers
 from omnidraft.settings.config import AUTO_LAYERS, ModelSettings
 from omnidraft.storage.files import readable
@@ -56,14 +56,13 @@ class LlamaTarget:
         self,
         info: ModelInfo,
         settings: ModelSettings,
-        vocabulary: Vocabulary,
+        vocabulary: Callable[[], Vocabulary],
         max_rows: int,
         placement: Placement | None = None,
     ) -> None:
         self.info = info
         self.eyes: Eyes | None = None
         self.name = info.name
-        self.vocabulary = vocabulary
         self.tokens: list[int] = []
         self.max_rows = max_rows
         self.n_ctx, self.notices = context_length(info, settings)
@@ -83,14 +82,15 @@ class LlamaTarget:
         self._rewinder = Rewinder(self._context, "cut")
         self.n_batch = self._context.capacity
         try:
-            if self._context.n_vocab != vocabulary.size:
-                raise ModelError(f"{info.path} has {self._context.n_vocab} logits for {vocabulary.size} tokens.")
+            self.vocabulary = vocabulary()
+            if self._context.n_vocab != self.vocabulary.size:
+                raise ModelError(f"{info.path} has {self._context.n_vocab} logits for {self.vocabulary.size} tokens.")
             self.can_rewind = True  # while trying out
             self.can_rewind = self._find_rewind()
             self.widest = max_rows
             if self._verifies:
                 self.notices += [why] if not self.on_card and (why := library.why_not()) else []
-                self._keep_to_one_class()
+                self._keep_to_one_class(here=not (self.on_card or on_workers))
             if self._verifies and (self.on_card or on_workers) and self.rewind_method == "cut" and self.can_rewind:
                 self._settle_widths()
         except BaseException:
@@ -112,11 +112,14 @@ class LlamaTarget:
     ) -> Self:
         """Load the model at `path`; ModelError in one sentence if it cannot serve.
 
-        Its vocabulary is read apart from the weights, so that it outlives them; give it if it is known already.
-        `placement`: layers that workers hold. Only for a process that may end with them (target_process.py).
+        Its vocabulary is read beside the weights, and outlives them; give it if it is known already. `placement`:
+        layers that workers hold. Only for a process that may end with them (target_process.py).
         """
         info = usable_info(path)
-        return cls(info, settings, vocabulary or read_gguf_vocabulary(info.path), max_rows, placement)
+        TRIALS.require(info.path)  # by this thread, which may be watched
+        with ThreadPoolExecutor(1) as beside:
+            read = (lambda: vocabulary) if vocabulary else beside.submit(read_gguf_vocabulary, info.path).result
+            return cls(info, settings, read, max_rows, placement)
 
     def open_eyes(self, projector: Path) -> None:
         """See pictures through this projector from now on; ModelError if that cannot be."""
@@ -165,19 +168,16 @@ class LlamaTarget:
         finally:
             self.rewind(0)
 
-    def _keep_to_one_class(self) -> None:
-        """Pad plain passes, and bound the others, so that all of them compute the same bits."""
-        cuts = self.can_rewind and self.rewind_method == "cut"  # padding has to be taken back
+    def _keep_to_one_class(self, *, here: bool) -> None:
+        """Pad plain passes, and bound the others, so that all of them compute the same bits. here: this machine's
+        processor computes, so that it may be known which do."""
+        leasts = (1, 2) if self.can_rewind and self.rewind_method == "cut" else (1,)  # padding has to be taken back
         most = min(self.max_rows, self.n_ctx - TRIED_BEHIND)
         widths = [width for width in WIDTHS if width <= most and self.can_rewind]
-
-        def read(width: int) -> list[bytes]:
-            tell("finding out which passes compute the same", widths.index(width) / len(widths))
-            return rows_read_by(self, width)
-
-        found = width_class(read, widths, (1, 2) if cuts else (1,))
+        attention = (*self._live().attends, self._live().least_rows, self.rewind_method)
+        key = form(self.info, attention, widths, leasts) if here else None
+        found, context = class_of(key, lambda width: rows_read_by(self, width), widths, leasts), self._live()
         self.rewind(0)
-        context = self._live()
         context.least_rows, context.padded_wholly, self.widest = found.least, True, found.widest
         if found == WidthClass(1, 1) and self.can_rewind:
             self.notices.append(f"No two widths of pass compute the same bits with {self.name}, so nothing is drafted.")

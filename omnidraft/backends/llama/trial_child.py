@@ -13,9 +13,11 @@ from typing import Any
 
 from omnidraft.backends.pictures import Picture
 from omnidraft.processes.children import asked
+from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 _CONTEXT, _SEEING = 512, 8192
+_PASS = 32  # tokens: as many as take the kernels of wide passes
 _BLANK = Picture("blank", 96, 64, b"\x80" * (96 * 64 * 3))
 # Characters of all kinds, so that every byte that text may hold must be spelled somewhere.
 _ALL = "".join(map(chr, (*range(0x800), *range(0x800, 0xD800, 61), *range(0xE000, 0x110000, 1021))))
@@ -30,16 +32,13 @@ def _open(path: Path, adapter: str | None) -> str:
     from omnidraft.settings.config import ModelSettings
 
     info = read_info(path)
-    vocabulary = read_gguf_vocabulary(path)
-    ids = [id for text in _TEXTS for id in vocabulary.encode(text, at_start=True)]
-    for every in (lambda: vocabulary.encode(_ALL), lambda: vocabulary.encode_bytes(bytes(range(256)))):
-        with suppress(ValueError):  # some vocabularies cannot spell every byte
-            every()
     if info.kind != "model":
+        _spell(read_gguf_vocabulary(path))
         return ""
     projector = Path(adapter) if adapter is not None and read_info(adapter).kind == "projector" else None
     settings = ModelSettings(n_ctx=_SEEING if projector else _CONTEXT)
-    with LlamaDrafter.open(path, settings, vocabulary=vocabulary, max_rows=8) as model:
+    with LlamaDrafter.open(path, settings, max_rows=8) as model:
+        ids = _spell(model.vocabulary)
         if projector is not None:
             try:
                 model.open_eyes(projector)
@@ -51,6 +50,15 @@ def _open(path: Path, adapter: str | None) -> str:
             model.set_adapter(adapter)
         model.extend(ids[: max(0, model.n_ctx - len(model.tokens) - 8)], min(len(ids), 4))
     return ""
+
+
+def _spell(vocabulary: Vocabulary) -> list[int]:
+    """Some ids, of texts of all kinds."""
+    ids = [id for text in _TEXTS for id in vocabulary.encode(text, at_start=True)]
+    for every in (lambda: vocabulary.encode(_ALL), lambda: vocabulary.encode_bytes(bytes(range(256)))):
+        with suppress(ValueError):  # some vocabularies cannot spell every byte
+            every()
+    return ids[:_PASS]
 
 
 def _try(path: Path, adapter: str | None) -> str:

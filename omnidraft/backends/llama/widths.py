@@ -8,14 +8,23 @@ row that was asked for. Knows neither drafting nor where passes come from.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import llama_cpp
 import numpy as np
 
 from omnidraft.backends.base import LanguageModel
+from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.gguf.header import Tensor, read_header
+from omnidraft.backends.llama.kernels import library
+from omnidraft.backends.llama.kernels.check import FORMATS
+from omnidraft.backends.llama.runtime import type_layout, type_names
+from omnidraft.processes.progress import tell
+from omnidraft.storage.known import Known
 
 FEW = (1, 2, 3, 5, 9, 17)
 _WIDE, _NARROWER = 5, 4  # widths that show what a change and what a row costs
@@ -54,8 +63,8 @@ class Widths:
 # chooses by the number of rows and the format of the weights: two of them round differently, what they write into the
 # KV cache drifts apart, and some tokens later another one wins. Without ours, as requirements.txt has llama.cpp built,
 # float and plain quantized matrices compute every row by itself, K-quants up to seven rows; a build with llamafile's
-# products computes single rows of float matrices otherwise than several. What is so is found out with each model as it
-# is loaded.
+# products computes single rows of float matrices otherwise than several. What is so is found out with a model as it is
+# loaded, and kept for all that are computed in the same way (`form`).
 
 
 WIDTHS = (1, 2, 3, 4, 5, 7, 8, 16, 64)  # those between two that agree take the same kernels
@@ -88,13 +97,13 @@ def rows_read_by(model: LanguageModel, width: int) -> list[bytes]:
     else:
         model.rewind(0)
         model.extend(ids[:_PREFIX], 0)
-    rows = []
+    rows: list[bytes] = []
     for start in range(_PREFIX, len(ids), width):
         step = ids[start : start + width]
         step += step[-1:] * (width - len(step))  # the last pass is as wide as the others
-        rows += [hashlib.sha256(row).digest() for row in model.extend(step, width)]
+        rows += [hashlib.sha256(row).digest() for row in model.extend(step, width)[: ROWS - len(rows)]]
     model.rewind(_PREFIX)
-    return rows[:ROWS]
+    return rows
 
 
 def width_class(
@@ -115,3 +124,46 @@ def width_class(
         if widest >= _WORTH:
             return WidthClass(least, widest)
     return WidthClass(1, 1)
+
+
+def _is_class(found: Any) -> bool:
+    return isinstance(found, list) and len(found) == 2 and all(type(n) is int and n > 0 for n in found)
+
+
+KNOWN: Known[list[int]] = Known("widths.json", _is_class)  # [least, widest] by form
+
+
+def class_of(
+    key: str | None, read: Callable[[int], Sequence[bytes]], widths: Sequence[int], leasts: Sequence[int]
+) -> WidthClass:
+    """The class that is known of this form; else, or without a key, the one that is found out as of `width_class`."""
+    if key is not None and (known := KNOWN.get(key)) is not None:
+        return WidthClass(*known)
+
+    def told(width: int) -> Sequence[bytes]:
+        tell("finding out which passes compute the same", widths.index(width) / len(widths))
+        return read(width)
+
+    found = width_class(told, widths, leasts)
+    if key is not None:
+        KNOWN.put(key, [found.least, found.widest])
+    return found
+
+
+def form(info: ModelInfo, attention: Sequence[object], widths: Sequence[int], leasts: Sequence[int]) -> str:
+    """Names all that a class depends on where the processor computes; models of one form are of one class.
+
+    Our kernels compute every row by itself whatever its length, in all formats, which is tried as they are built
+    (kernels/check.py): of matrices that they take only the place in the model counts, of all others format and shape
+    too. attention: how the context attends.
+    """
+    matrices = {_computed(name, tensor) for part in info.parts for name, tensor in read_header(part).tensors.items()}
+    what = (library.computing(), info.architecture, sorted(matrices), *attention, *widths, leasts)
+    return hashlib.sha256(repr(what).encode()).hexdigest()
+
+
+def _computed(name: str, tensor: Tensor) -> str:
+    """What tells products with a tensor apart, whichever layer it belongs to."""
+    block, kind = (type_layout(tensor.type) or (0, 0))[0], type_names().get(tensor.type, str(tensor.type))
+    ours = library.in_use() and kind in FORMATS and block and tensor.shape[0] % block == 0
+    return f"{re.sub('[0-9]+', '#', name)} {len(tensor.shape) if ours else (kind, tensor.shape)}"

@@ -219,6 +219,18 @@ def in_use() -> str:
     return _key() if there else ""
 
 
+@cache
+def _as_built() -> str:
+    """What tells builds of llama.cpp's own kernels apart."""
+    states = [path.stat() for path in sorted(_LIBRARIES.glob("*ggml-cpu*"))]
+    return repr((llama_cpp.llama_print_system_info(), [(state.st_size, state.st_mtime_ns) for state in states]))
+
+
+def computing() -> str:
+    """A name of all kernels that compute here, ours or not: what was found out with others may not hold."""
+    return f"{in_use()} {_key()} {_as_built()}"
+
+
 def why_not() -> str:
     """Why llama.cpp's own kernels compute, as one sentence; "" where ours do."""
     if LEFT_OUT in os.environ or registered() is not None:

@@ -1,0 +1,126 @@
+"""Targets that others took the place of, so that going back to one takes no time: the last one as it is, where there is
+room, and of those before what they had read. Only in this process's memory; knows nothing of drafters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from omnidraft.app.speeds import file_mark
+from omnidraft.backends.llama.estimate import header_estimate
+from omnidraft.backends.llama.model import LlamaTarget
+from omnidraft.backends.llama.sizes import available_bytes
+from omnidraft.engine import Engine
+from omnidraft.prompting.prompted_model import PromptedModel
+from omnidraft.settings.config import ModelSettings
+
+_SHARE = 8  # of the free memory one part is used for what was read: loading the next model needs the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """Files as they were, the model's first, and how they were opened: others, or another way, compute other keys."""
+
+    files: tuple[str, ...]
+    settings: ModelSettings
+    must_see: bool
+
+    @classmethod
+    def now(cls, files: Sequence[Path], settings: ModelSettings, *, must_see: bool) -> Opened:
+        return cls(tuple(file_mark(file) if file.exists() else "" for file in files), settings, must_see)
+
+
+class KeptTargets:
+    """By what they were opened from; whoever is kept is closed here."""
+
+    def __init__(self) -> None:
+        self._beside: tuple[Opened, Engine] | None = None
+        self._reads = KeptReads()
+
+    @property
+    def beside(self) -> int:
+        """Bytes of the target that stayed, which goes before another one is opened."""
+        return 0 if self._beside is None else _bytes_of(*self._beside)
+
+    def has_read(self, opened: Opened) -> bool:
+        return opened in self._reads
+
+    def take(self, opened: Opened) -> Engine | None:
+        """The target that was opened from this, as it was left; who else is kept makes room."""
+        if self._beside is not None and self._beside[0] == opened:
+            (_, engine), self._beside = self._beside, None
+            return engine
+        self._close()
+        return None
+
+    def put(self, opened: Opened, engine: Engine, instead: Opened) -> None:
+        """Another one, opened as `instead`, took its place. It stays if as much as it takes is free beside it, unless
+        that is the same model."""
+        self._close()
+        memory = engine.memory
+        engine.pair_drafter(None, None, None)
+        engine.memory = memory
+        self._beside, free = (opened, engine), available_bytes()
+        here = isinstance(engine.target.model, LlamaTarget) and not engine.target.model.on_card
+        if not here or opened.files[0] == instead.files[0] or free is None or free < self.beside:
+            self._close()
+
+    def make_room(self) -> bool:
+        """Whether a target was kept, which is closed now."""
+        kept = self._beside is not None
+        self._close()
+        return kept
+
+    def put_back(self, opened: Opened, target: PromptedModel) -> None:
+        """See `KeptReads`."""
+        self._reads.put_back(opened, target)
+
+    def forget(self) -> None:
+        """Hold nothing, not even of what was read."""
+        self._close()
+        self._reads.forget()
+
+    def _close(self) -> None:
+        if self._beside is not None:
+            (opened, engine), self._beside = self._beside, None
+            self._reads.keep(opened, engine.target)
+            engine.target.model.close()
+
+
+def _bytes_of(opened: Opened, engine: Engine) -> int:
+    model = engine.target.model
+    return header_estimate(model.info, opened.settings, model.n_ctx).total if isinstance(model, LlamaTarget) else 0
+
+
+class KeptReads:
+    """By what a target was opened from: what it had read. The oldest goes first where memory is short."""
+
+    def __init__(self) -> None:
+        # The ids of the conversation, then the tokens that were read and the state behind them.
+        self._kept: dict[Opened, tuple[list[int], list[int], bytes]] = {}
+
+    def __contains__(self, opened: Opened) -> bool:
+        return opened in self._kept
+
+    def keep(self, opened: Opened, target: PromptedModel) -> None:
+        """`target` is about to be closed."""
+        if not isinstance(target.model, LlamaTarget):
+            return
+        most = psutil.virtual_memory().available // _SHARE
+        while self._kept and sum(len(state) for _, _, state in self._kept.values()) > most // 2:
+            del self._kept[next(iter(self._kept))]
+        if (found := target.model.copy_read(most // 2)) is not None:
+            self._kept[opened] = (list(target.committed), *found)
+
+    def put_back(self, opened: Opened, target: PromptedModel) -> None:
+        """`target` was opened anew from this, and has read nothing yet; what it had read is kept no longer."""
+        if opened in self._kept and isinstance(target.model, LlamaTarget):
+            target.committed, tokens, state = self._kept.pop(opened)
+            target.model.put_back(tokens, state)
+
+    def forget(self) -> None:
+        self._kept.clear()
