@@ -43,6 +43,10 @@ class FakeAssistant:
         self.go_on = threading.Event()
         self.go_on.set()
 
+    @property
+    def target_name(self) -> str:
+        return self.target.name if self.target else ""
+
     def load(self, target: Path, drafter: Path | None, model: object = None, templates: object = ()) -> list[str]:
         self.loads.append(target)
         self.loaded.target_file = target
