@@ -26,6 +26,7 @@ from pypdf.generic import ArrayObject, DictionaryObject, NameObject, TextStringO
 
 from omnidraft.app.documents import MAX_TEXT, Unreadable, read_document
 from omnidraft.backends.pictures import read_picture
+from tests.until import until
 
 
 def pdf_of(text: str, pages: int = 1) -> bytes:
@@ -311,11 +312,9 @@ def test_a_reader_ends_with_the_app_and_names_no_file(tmp_path):
     script.write_text(READS)
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
     app = psutil.Popen([sys.executable, str(script), str(secret)], env=environment, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 60
-    while not (children := app.children()) and time.monotonic() < until:
-        time.sleep(0.05)
-    (child,) = children
-    time.sleep(3)  # until it is forked it has the app's own command line
+    until(app.children)
+    (child,) = app.children()
+    until(lambda: "tests.crashing" in child.cmdline(), "another command line than the app's")
     assert child.is_running(), "it hangs"
     assert not any("hang" in word or "Brunhilde" in word for word in child.cmdline())
     app.send_signal(signal.SIGKILL)

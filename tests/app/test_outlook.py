@@ -26,6 +26,7 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import find_data_home
 from tests.hollow import SHAPES, write_hollow
+from tests.until import until
 
 GB = 1_000_000_000
 SETTINGS = ModelSettings(threads=2)
@@ -176,10 +177,7 @@ def test_the_app_looks_for_itself(tmp_path, models, other):
     sessions = Sessions(find_data_home(tmp_path / "more"), "ada", str(models / "tiny-target-a-f16.gguf"))
     try:
         sessions.get().prepare()
-        end = time.monotonic() + 60
-        while drafts(sessions.get()) != "other.gguf":
-            assert time.monotonic() < end
-            time.sleep(0.1)
+        until(lambda: drafts(sessions.get()) == "other.gguf")
     finally:
         sessions.close()
 

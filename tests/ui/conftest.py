@@ -62,15 +62,15 @@ EXPECTED = (
 )  # fmt: skip
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def view():
-    """The components of the chat page that events change."""
+    """The components of the chat page that events change; they keep nothing."""
     import gradio as gr
 
     from ui.chat.page import Page
 
     with gr.Blocks():
-        yield Page().view
+        return Page().view
 
 
 class Pages:
