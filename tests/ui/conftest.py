@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 import pytest
@@ -18,7 +17,7 @@ __all__ = ["ROOT", "SETTINGS", "Server", "free_port", "make_server", "server", "
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A browser on a busy machine may miss a moment: its tests get a second try, which the report names."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if "browser" in item.fixturenames:
             item.add_marker(pytest.mark.flaky(reruns=2))
 
 
@@ -131,8 +130,7 @@ class Pages:
             self.foreign.append(url)
 
 
-@pytest.fixture
-def pages(browser) -> Iterator[Pages]:
+def watched(browser) -> Iterator[Pages]:
     """Every browser test ends with the check that nothing left the app's own origin, that its server looked no name up,
     and that no script failed."""
     opened = Pages(browser)
@@ -142,3 +140,18 @@ def pages(browser) -> Iterator[Pages]:
     assert opened.foreign == []
     assert [name for server in opened.servers for name in server.lookups] == []
     assert opened.errors == []
+
+
+pages = pytest.fixture(watched)
+kept_pages = pytest.fixture(scope="module")(watched)  # drawing a page takes three seconds of a processor
+
+
+def kept_page(server: str) -> Callable:
+    """A fixture: one page for all tests of a module, of the app that the fixture of this name serves. They begin with a
+    conversation of their own."""
+
+    @pytest.fixture(scope="module")
+    def made(request: pytest.FixtureRequest, kept_pages: Pages):
+        return kept_pages.open(request.getfixturevalue(server))
+
+    return made
