@@ -234,7 +234,7 @@ def test_a_call_that_takes_long_keeps_nobody_from_the_pages_and_can_be_stopped(s
     job = conversing.decide(session, shelf, waiting.id, open_call(waiting.steps).id, "once")
     assert time.monotonic() - start < 1, "it runs with the answer"
     assert session.writing(shelf)
-    time.sleep(3)  # until the server is there, more or less: a stop counts before, too
+    time.sleep(0.5)  # until the server waits, more or less: a stop counts before, too
     job.stop()
     job.join(5)
     assert job.over
