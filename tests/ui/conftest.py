@@ -92,18 +92,30 @@ class Pages:
         scheme: str = "light",
         context=None,
     ):
-        if context is None:
-            context = self.browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
-            context.on("requestfinished", lambda request: self._note(server, request.url))
-            context.on("requestfailed", lambda request: self._failed(server, request))
-            self.contexts.append(context)
+        page = self.empty(server, context or self.context(server, width=width, height=height, scheme=scheme))
+        page.goto(server.origin + path)
+        page.wait_for_selector("#od-head nav", state="attached")
+        return page
+
+    def context(
+        self, server: Server, *, width: int = 1440, height: int = 900, scheme: str = "light", touch: bool = False
+    ):
+        """A browser of its own."""
+        context = self.browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme, has_touch=touch
+        )
+        context.on("requestfinished", lambda request: self._note(server, request.url))
+        context.on("requestfailed", lambda request: self._failed(server, request))
+        self.contexts.append(context)
+        return context
+
+    def empty(self, server: Server, context):
+        """A tab that shows nothing yet."""
         self.servers.append(server)
         page = context.new_page()
         page.set_default_timeout(60_000)
         page.on("pageerror", self._threw)
         page.on("console", self._said)
-        page.goto(server.origin + path)
-        page.wait_for_selector("#od-head nav", state="attached")
         return page
 
     def _threw(self, error) -> None:
@@ -146,12 +158,12 @@ pages = pytest.fixture(watched)
 kept_pages = pytest.fixture(scope="module")(watched)  # drawing a page takes three seconds of a processor
 
 
-def kept_page(server: str) -> Callable:
+def kept_page(server: str, path: str = "/") -> Callable:
     """A fixture: one page for all tests of a module, of the app that the fixture of this name serves. They begin with a
     conversation of their own."""
 
     @pytest.fixture(scope="module")
     def made(request: pytest.FixtureRequest, kept_pages: Pages):
-        return kept_pages.open(request.getfixturevalue(server))
+        return kept_pages.open(request.getfixturevalue(server), path)
 
     return made
