@@ -12,13 +12,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 ROOT = Path(__file__).resolve().parent.parent
 # Begun first, so that with two at a time neither is left alone with one of them at the end.
 LONGEST = (
-    "learning/training/test_worker.py",
-    "ui/test_chat_page.py",
-    "learning/test_learner.py",
-    "decoding/test_exactness.py",
-    "test_types.py",
-    "ui/test_isolation.py",
-)
+    "learning/training/test_worker.py", "ui/test_chat_page.py", "learning/test_learner.py", "ui/test_every_page.py",
+    "decoding/test_exactness.py", "test_types.py", "prompting/test_every_template.py", "cli/test_cli.py",
+    "app/tools/test_toolbox.py",
+)  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:

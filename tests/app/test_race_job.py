@@ -77,12 +77,12 @@ def test_a_race_a_lesson_and_a_race_leave_nothing_in_the_profile(session, plan):
     assert all(lane.text and not lane.writing for lane in view.lanes.values())
     folder = Path(session.race._folder.path)
     job = session.races.teach(16)
-    until(lambda: job.view.phase == "training" and job.view.done)
+    until(lambda: job.view.phase == "training" and job.view.done, seconds=PATIENCE)
     step = job.view.done
     job.stop()
     assert over(session).phase == "stopped"
     session.races.teach(16)
-    until(lambda: job.view.phase == "training" and job.view.done)
+    until(lambda: job.view.phase == "training" and job.view.done, seconds=PATIENCE)
     assert job.view.done >= step, "it goes on with the training where it was"
     view = over(session)
     assert view.phase == "taught", view.error
