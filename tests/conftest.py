@@ -46,6 +46,14 @@ def models() -> Path:
     return ROOT / "models"
 
 
+@pytest.fixture
+def home(tmp_path: Path):
+    """A data home of the test's own."""
+    from omnidraft.storage.paths import find_data_home
+
+    return find_data_home(tmp_path / "home")
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """Reference vocabularies and data beside the checkout; the test is skipped where they are missing."""

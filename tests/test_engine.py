@@ -18,6 +18,7 @@ from omnidraft.settings import config
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab import PairMap, Translator
 from omnidraft.vocab.ngram_cache import NgramCache
+from tests.answering import assistant, ids_of, user
 from tests.prompting.thinking_templates import OPENED
 from tests.prompting.tool_templates import HERMES
 
@@ -82,20 +83,8 @@ def small(narrow):
     return narrow
 
 
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
-
-
-def assistant(text: str) -> dict[str, str]:
-    return {"role": "assistant", "content": text}
-
-
 def text_of(events) -> str:
     return "".join(e.text for e in events if isinstance(e, (Token, Finished)))
-
-
-def ids_of(events) -> list[int]:
-    return [e.id for e in events if isinstance(e, Token)]
 
 
 def ask(engine, messages, sampling=GREEDY, draft=FIXED):

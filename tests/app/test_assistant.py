@@ -9,21 +9,17 @@ from contextlib import closing, contextmanager
 import pytest
 
 from omnidraft.app.assistant import CAPTURE, Assistant, Busy
-from omnidraft.decoding.events import Finished, Notice, Token
+from omnidraft.decoding.events import Finished, Notice
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings, changed
 from omnidraft.storage.paths import find_data_home
+from tests.answering import ids_of
 
 GREEDY = SamplingSettings(temperature=0.0, max_tokens=32)
 FIXED = DraftSettings(mode="fixed", length=4)
 QUESTION = [{"role": "user", "content": "Write a Python function that adds two numbers."}]
 ONE = ModelSettings(threads=1)
-
-
-@pytest.fixture
-def home(tmp_path):
-    return find_data_home(tmp_path / "home")
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +52,6 @@ def shared(tmp_path_factory, files):
 
 def ask(assistant, sampling=GREEDY, draft=FIXED) -> list:
     return list(assistant.answer(AnswerRequest(QUESTION, sampling, draft)))
-
-
-def ids_of(events) -> list[int]:
-    return [e.id for e in events if isinstance(e, Token)]
 
 
 def learned(path) -> int:

@@ -21,17 +21,12 @@ from omnidraft.lab import drift
 from omnidraft.lab.drift import BUNDLED, DriftRun, Loading, Plan, Point, Schedule, Segment, choose_prompts
 from omnidraft.lab.drift_lab import DriftLab, plots, segment_rows
 from omnidraft.settings.config import LearningSettings
-from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
+from omnidraft.storage.paths import BUNDLED_MODELS
 from tests.lab.traces import run_of
 from tests.until import until
 
 ROOT = Path(__file__).resolve().parents[2]
 A, A2, B = "tiny-target-a", "tiny-target-a2", "tiny-target-b"
-
-
-@pytest.fixture
-def home(tmp_path):
-    return find_data_home(tmp_path / "home")
 
 
 def schedule(*segments: tuple[str, str, int]) -> Schedule:
