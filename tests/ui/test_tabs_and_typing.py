@@ -16,11 +16,11 @@ COMPOSED = """(field) => field.dispatchEvent(new KeyboardEvent("keydown",
   {key: "Enter", code: "Enter", keyCode: 229, which: 229, bubbles: true, cancelable: true}))"""
 
 
-def test_a_question_shows_in_every_tab_of_its_conversation(brief, pages):
-    first = pages.open(brief)
+def test_a_question_shows_in_every_tab_of_its_conversation(brief, page, kept_pages):
+    first = page
     new_chat(first)
     ask(first, "One")
-    second = pages.open(brief, first.url.removeprefix(brief.origin), context=first.context)
+    second = kept_pages.open(brief, first.url.removeprefix(brief.origin), context=first.context)
     arrived(second)
     ask(first, "Two")
     second.wait_for_function("document.querySelectorAll('#od-chat .user-row').length === 2")
@@ -30,6 +30,7 @@ def test_a_question_shows_in_every_tab_of_its_conversation(brief, pages):
     ask(first, "Elsewhere")
     second.wait_for_selector("#od-rows .od-item >> text=Elsewhere")
     assert questions(second) == ["One", "Two"], "it stays where it is"
+    second.close()
 
 
 def test_a_tab_follows_another_profile(brief, pages):
