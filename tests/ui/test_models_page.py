@@ -12,7 +12,7 @@ import pytest
 from omnidraft.storage.paths import BUNDLED_MODELS
 from tests.backends.seeing import needs_eyes, vision_model
 from tests.ui.chatting import choose, field, said, settle, write
-from tests.ui.conftest import SETTINGS, kept_page
+from tests.ui.conftest import SETTINGS
 from tests.ui.stub_hub import REPO, StubHub
 
 
@@ -23,10 +23,8 @@ def hub(models) -> Iterator[StubHub]:
     made.close()
 
 
-page = kept_page("server", "/models")
-
-
-def test_models_are_listed_loaded_and_unloaded(page):
+def test_models_are_listed_loaded_and_unloaded(server, pages):
+    page = pages.open(server, "/models")
     card = ".od-models li:has(h3:text-is('tiny-target-b'))"
     page.wait_for_selector(card)
     assert page.inner_text(f"{card} p >> nth=0").split() == ["14.1", "MB", "fits", "text", "only"]
@@ -76,7 +74,8 @@ def test_a_model_is_downloaded_stopped_continued_and_found(make_server, pages, h
     assert not any("hf_secret" in value for headers in hub.headers for value in headers.values())
 
 
-def test_how_models_are_loaded_is_set_beside_them(page):
+def test_how_models_are_loaded_is_set_beside_them(server, pages):
+    page = pages.open(server, "/models")
     card = ".od-models li:has(h3:text-is('tiny-target-b'))"
     page.click(f"{card} summary")
     settle(page, "model.n_ctx", "512")
