@@ -201,7 +201,7 @@ def locked() -> bytes:
 
 ENTITIES = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 10))
 LAUGHS = f'<?xml version="1.0"?><!DOCTYPE l [<!ENTITY a0 "lol">{ENTITIES}]>'
-NOTES, SHARED = "word/footnotes.xml", "xl/sharedStrings.xml"
+NOTES_PART, SHARED = "word/footnotes.xml", "xl/sharedStrings.xml"
 
 
 def with_part(data: bytes, name: str, part: bytes) -> bytes:
@@ -258,10 +258,10 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "made"), [
-    ("a.docx", lambda: with_part(offer(), NOTES, f"{LAUGHS}<w:footnotes {W}>&a9;</w:footnotes>".encode())),
+    ("a.docx", lambda: with_part(offer(), NOTES_PART, f"{LAUGHS}<w:footnotes {W}>&a9;</w:footnotes>".encode())),
     ("a.docx", lambda: with_part(offer(), "word/document.xml", f"{LAUGHS}<w:document {W}>&a9;</w:document>".encode())),
     ("a.xlsx", lambda: with_part(xlsx_of([["x"]]), SHARED, f"{LAUGHS}<sst><si><t>&a9;</t></si></sst>".encode())),
-    ("a.docx", lambda: with_part(offer(), NOTES, f"<w:footnotes {W}>{'<w:p>' * 5000}".encode())),
+    ("a.docx", lambda: with_part(offer(), NOTES_PART, f"<w:footnotes {W}>{'<w:p>' * 5000}".encode())),
     ("a.docx", lambda: bomb(200)),
     ("a.xlsx", lambda: with_part(xlsx_of([["x"]]), SHARED, bytes(300 << 20))),
 ])  # fmt: skip
