@@ -1,6 +1,6 @@
 """Real models at work for a test: loaded, asked, closed; nothing of it is kept."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +12,19 @@ from omnidraft.storage.paths import find_data_home
 
 PLAIN = DraftSettings(enabled=False)
 ONE = ModelSettings(threads=1)
+
+
+def user(text: str) -> dict[str, str]:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+def ids_of(events: Iterable[object]) -> list[int]:
+    """Those of an answer."""
+    return [event.id for event in events if isinstance(event, Token)]
 
 
 @contextmanager
@@ -29,9 +42,9 @@ def answered(
     assistant: Assistant, asked: str | list[dict], sampling: SamplingSettings, draft: DraftSettings
 ) -> tuple[list[int], Finished]:
     """The ids of an answer, and how it ended."""
-    messages = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
+    messages = [user(asked)] if isinstance(asked, str) else asked
     events = list(assistant.answer(AnswerRequest(messages, sampling, draft)))
-    return [event.id for event in events if isinstance(event, Token)], events[-1]
+    return ids_of(events), events[-1]
 
 
 def same_with_drafter(assistant: Assistant, asked: Sequence[str], sampling: SamplingSettings) -> list[Finished]:

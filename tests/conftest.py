@@ -12,13 +12,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 ROOT = Path(__file__).resolve().parent.parent
 # Begun first, so that with two at a time neither is left alone with one of them at the end.
 LONGEST = (
-    "learning/training/test_worker.py",
-    "ui/test_chat_page.py",
-    "learning/test_learner.py",
-    "decoding/test_exactness.py",
-    "test_types.py",
-    "ui/test_isolation.py",
-)
+    "learning/training/test_worker.py", "ui/test_chat_page.py", "learning/test_learner.py", "ui/test_every_page.py",
+    "decoding/test_exactness.py", "test_types.py", "prompting/test_every_template.py", "cli/test_cli.py",
+    "app/tools/test_toolbox.py",
+)  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -47,6 +44,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def models() -> Path:
     """The bundled models' folder."""
     return ROOT / "models"
+
+
+@pytest.fixture
+def home(tmp_path: Path):
+    """A data home of the test's own."""
+    from omnidraft.storage.paths import find_data_home
+
+    return find_data_home(tmp_path / "home")
 
 
 @pytest.fixture(scope="session")

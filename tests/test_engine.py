@@ -18,6 +18,7 @@ from omnidraft.settings import config
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab import PairMap, Translator
 from omnidraft.vocab.ngram_cache import NgramCache
+from tests.answering import assistant, ids_of, user
 from tests.prompting.thinking_templates import OPENED
 from tests.prompting.tool_templates import HERMES
 
@@ -55,35 +56,35 @@ def close(engine: Engine) -> None:
         engine.drafter.model.close()
 
 
-@pytest.fixture(params=["tiny-target-a", "tiny-target-b"])
-def engine(request, models):
+@pytest.fixture(scope="module", params=["tiny-target-a", "tiny-target-b"])
+def opened(request, models):
     engine = open_engine(models, request.param)
     yield engine
     close(engine)
 
 
 @pytest.fixture
-def small(models):
-    """A target with little room: 160 tokens of context."""
+def engine(opened):
+    opened.forget()
+    return opened
+
+
+@pytest.fixture(scope="module")
+def narrow(models):
     engine = open_engine(models, "tiny-target-a", replace(SETTINGS, n_ctx=160))
     yield engine
     close(engine)
 
 
-def user(text: str) -> dict[str, str]:
-    return {"role": "user", "content": text}
-
-
-def assistant(text: str) -> dict[str, str]:
-    return {"role": "assistant", "content": text}
+@pytest.fixture
+def small(narrow):
+    """A target with little room: 160 tokens of context."""
+    narrow.forget()
+    return narrow
 
 
 def text_of(events) -> str:
     return "".join(e.text for e in events if isinstance(e, (Token, Finished)))
-
-
-def ids_of(events) -> list[int]:
-    return [e.id for e in events if isinstance(e, Token)]
 
 
 def ask(engine, messages, sampling=GREEDY, draft=FIXED):
@@ -180,12 +181,13 @@ def test_without_a_drafter_it_says_so(models):
     close(engine)
 
 
-def test_a_target_that_cannot_rewind_decodes_plainly_and_says_why(engine):
+def test_a_target_that_cannot_rewind_decodes_plainly_and_says_why(engine, monkeypatch):
     messages = [user("Hello, how are you?")]
     expected = ask(engine, messages, draft=PLAIN)
     target = engine.target.model
     target.rewind(0)
-    target.can_rewind, target.cannot_rewind_reason = False, "it is a recurrent model"
+    monkeypatch.setattr(target, "can_rewind", False)
+    monkeypatch.setattr(target, "cannot_rewind_reason", "it is a recurrent model")
     for draft in (FIXED, DraftSettings(mode="adaptive")):
         events = ask(engine, messages, draft=draft)
         assert same(events, expected)
@@ -195,13 +197,13 @@ def test_a_target_that_cannot_rewind_decodes_plainly_and_says_why(engine):
     assert follow_up[-1].statistics.reused_tokens > 10
 
 
-def test_a_conversation_that_only_the_drafters_template_refuses_is_answered(engine):
+def test_a_conversation_that_only_the_drafters_template_refuses_is_answered(engine, monkeypatch):
     class Refusing:
         def render(self, messages):
             raise ModelError("The chat template of the drafter refuses this conversation.")
 
     expected = ask(engine, [user("Hello.")], draft=PLAIN)
-    engine.drafter.template = Refusing()
+    monkeypatch.setattr(engine.drafter, "template", Refusing())
     events = ask(engine, [user("Hello.")])
     assert same(events, expected)
     assert "refuses" in events[-1].draft_disabled_reason

@@ -20,9 +20,10 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.processes.children import LineChild
 from omnidraft.storage.paths import find_data_home
-from tests.learning.living import ask, open_assistant, until
+from tests.learning.living import ask, open_assistant
 from tests.test_imports import ROOT
 from tests.ui.fake_assistant import by
+from tests.until import until
 from ui.chat.events import Answering
 from ui.chat.page import Page
 from ui.chat.turns import Followed

@@ -10,13 +10,14 @@ import contextlib
 import os
 import sys
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import gradio as gr
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import PlainTextResponse, Response
+from gradio.routes import App
 
 from omnidraft.app.sessions import Sessions
 from omnidraft.errors import OmniDraftError
@@ -41,8 +42,6 @@ from ui.models import page as models_page
 
 def build(sessions: Sessions) -> gr.Blocks:
     """All pages; the chat is the first."""
-    with gr.Blocks(title="OmniDraft", analytics_enabled=False, fill_width=True, delete_cache=(3600, 3600)) as pages:
-        chat_page.build(sessions)
     others = {
         "Models": models_page,
         "Drift lab": drift_page,
@@ -50,11 +49,26 @@ def build(sessions: Sessions) -> gr.Blocks:
         "Settings": settings_page,
         "Profiles": profiles_page,
     }
-    for name, module in others.items():
-        with pages.route(name, PAGES[name][0], show_in_navbar=False):
-            module.build(sessions, pages)
+    with _applications_later():
+        with gr.Blocks(title="OmniDraft", analytics_enabled=False, fill_width=True, delete_cache=(3600, 3600)) as pages:
+            chat_page.build(sessions)
+        for name, module in others.items():
+            with pages.route(name, PAGES[name][0], show_in_navbar=False):
+                module.build(sessions, pages)
     pages.queue(default_concurrency_limit=None, api_open=False)
     return pages
+
+
+@contextlib.contextmanager
+def _applications_later() -> Iterator[None]:
+    """By itself Gradio makes an application at the end of every page, none of them ever asked: half the time of a
+    start."""
+    create = App.create_app
+    App.create_app = staticmethod(lambda *_, **__: None)
+    try:
+        yield
+    finally:
+        App.create_app = staticmethod(create)
 
 
 MAX_UPLOAD = "64mb"  # an export brings its pictures along

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from contextlib import closing
+from contextlib import closing, contextmanager
 
 import pytest
 
 from omnidraft.app.assistant import CAPTURE, Assistant, Busy
-from omnidraft.decoding.events import Finished, Notice, Token
+from omnidraft.decoding.events import Finished, Notice
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings, changed
 from omnidraft.storage.paths import find_data_home
+from tests.answering import ids_of
 
 GREEDY = SamplingSettings(temperature=0.0, max_tokens=32)
 FIXED = DraftSettings(mode="fixed", length=4)
@@ -21,30 +22,36 @@ QUESTION = [{"role": "user", "content": "Write a Python function that adds two n
 ONE = ModelSettings(threads=1)
 
 
-@pytest.fixture
-def home(tmp_path):
-    return find_data_home(tmp_path / "home")
-
-
-@pytest.fixture
+@pytest.fixture(scope="module")
 def files(models):
     return models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf"
 
 
-@pytest.fixture
-def assistant(home, files):
+@contextmanager
+def opened(home, files):
     assistant = Assistant(home)
     assistant.load(*files, ONE)
-    yield assistant
-    assistant.close()
+    try:
+        yield assistant
+    finally:
+        assistant.close()
+
+
+@pytest.fixture
+def assistant(home, files):
+    with opened(home, files) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory, files):
+    """For tests that leave it as it was."""
+    with opened(find_data_home(tmp_path_factory.mktemp("shared")), files) as made:
+        yield made
 
 
 def ask(assistant, sampling=GREEDY, draft=FIXED) -> list:
     return list(assistant.answer(AnswerRequest(QUESTION, sampling, draft)))
-
-
-def ids_of(events) -> list[int]:
-    return [e.id for e in events if isinstance(e, Token)]
 
 
 def learned(path) -> int:
@@ -86,29 +93,29 @@ def damaged(tmp_path, files):
 
 
 @pytest.mark.parametrize("what", ["target", "drafter", "adapter"])
-def test_what_is_loaded_goes_on_answering_when_its_replacement_cannot_be_loaded(assistant, files, tmp_path, what):
-    before = ids_of(ask(assistant))
+def test_what_is_loaded_goes_on_answering_when_its_replacement_cannot_be_loaded(shared, files, tmp_path, what):
+    before = ids_of(ask(shared))
     bad = damaged(tmp_path, files)
     with pytest.raises((ModelError, StorageError)):
-        assistant.load(
+        shared.load(
             bad if what == "target" else files[0].with_name("tiny-target-b-f16.gguf"),
             bad if what == "drafter" else files[1],
             ONE,
             adapter=bad if what == "adapter" else None,
         )
-    assert assistant.target.name == "tiny-target-a"
-    events = ask(assistant)
+    assert shared.target.name == "tiny-target-a"
+    events = ask(shared)
     assert ids_of(events) == before
     assert events[-1].statistics.proposed > 0
 
 
-def test_only_one_answer_runs_at_a_time(assistant):
-    running = assistant.answer(AnswerRequest(QUESTION, GREEDY, FIXED))
+def test_only_one_answer_runs_at_a_time(shared):
+    running = shared.answer(AnswerRequest(QUESTION, GREEDY, FIXED))
     next(running)
     with pytest.raises(Busy):
-        next(assistant.answer(AnswerRequest(QUESTION, GREEDY, FIXED), wait=False))
+        next(shared.answer(AnswerRequest(QUESTION, GREEDY, FIXED), wait=False))
     running.close()
-    assert ids_of(assistant.answer(AnswerRequest(QUESTION, GREEDY, FIXED), wait=False))
+    assert ids_of(shared.answer(AnswerRequest(QUESTION, GREEDY, FIXED), wait=False))
 
 
 def test_stopping_from_another_thread_ends_the_answer_and_keeps_what_was_learned(assistant):
@@ -158,18 +165,18 @@ def test_the_learner_gets_finished_answers_with_the_targets_candidates(home, mod
     assistant.close()
 
 
-def test_an_answer_waits_for_an_adapter_that_is_being_swapped(assistant, monkeypatch):
+def test_an_answer_waits_for_an_adapter_that_is_being_swapped(shared, monkeypatch):
     begun, go_on = threading.Event(), threading.Event()
 
     def slow(_made):
         begun.set()
         return go_on.wait(10)
 
-    monkeypatch.setattr(assistant.loaded, "take_up", slow)
-    swap = threading.Thread(target=assistant._serve)
+    monkeypatch.setattr(shared.loaded, "take_up", slow)
+    swap = threading.Thread(target=shared._serve)
     swap.start()
     assert begun.wait(10)
     threading.Timer(0.2, go_on.set).start()
-    events = list(assistant.answer(AnswerRequest(QUESTION, GREEDY, FIXED), wait=False))
+    events = list(shared.answer(AnswerRequest(QUESTION, GREEDY, FIXED), wait=False))
     swap.join(10)
     assert isinstance(events[-1], Finished)

@@ -26,6 +26,7 @@ from pypdf.generic import ArrayObject, DictionaryObject, NameObject, TextStringO
 
 from omnidraft.app.documents import MAX_TEXT, Unreadable, read_document
 from omnidraft.backends.pictures import read_picture
+from tests.until import until
 
 
 def pdf_of(text: str, pages: int = 1) -> bytes:
@@ -200,7 +201,7 @@ def locked() -> bytes:
 
 ENTITIES = "".join(f'<!ENTITY a{n} "{f"&a{n - 1};" * 10}">' for n in range(1, 10))
 LAUGHS = f'<?xml version="1.0"?><!DOCTYPE l [<!ENTITY a0 "lol">{ENTITIES}]>'
-SHARED = "xl/sharedStrings.xml"
+NOTES_PART, SHARED = "word/footnotes.xml", "xl/sharedStrings.xml"
 
 
 def with_part(data: bytes, name: str, part: bytes) -> bytes:
@@ -256,16 +257,17 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
     assert time.monotonic() - begun < 60
 
 
-@pytest.mark.parametrize(("name", "data"), [
-    ("a.docx", with_part(offer(), "word/footnotes.xml", f"{LAUGHS}<w:footnotes {W}>&a9;</w:footnotes>".encode())),
-    ("a.docx", with_part(offer(), "word/document.xml", f"{LAUGHS}<w:document {W}>&a9;</w:document>".encode())),
-    ("a.xlsx", with_part(xlsx_of([["x"]]), SHARED, f"{LAUGHS}<sst><si><t>&a9;</t></si></sst>".encode())),
-    ("a.docx", with_part(offer(), "word/footnotes.xml", f"<w:footnotes {W}>{'<w:p>' * 5000}".encode())),
-    ("a.docx", bomb(200)),
-    ("a.xlsx", with_part(xlsx_of([["x"]]), SHARED, bytes(300 << 20))),
+@pytest.mark.parametrize(("name", "made"), [
+    ("a.docx", lambda: with_part(offer(), NOTES_PART, f"{LAUGHS}<w:footnotes {W}>&a9;</w:footnotes>".encode())),
+    ("a.docx", lambda: with_part(offer(), "word/document.xml", f"{LAUGHS}<w:document {W}>&a9;</w:document>".encode())),
+    ("a.xlsx", lambda: with_part(xlsx_of([["x"]]), SHARED, f"{LAUGHS}<sst><si><t>&a9;</t></si></sst>".encode())),
+    ("a.docx", lambda: with_part(offer(), NOTES_PART, f"<w:footnotes {W}>{'<w:p>' * 5000}".encode())),
+    ("a.docx", lambda: bomb(200)),
+    ("a.xlsx", lambda: with_part(xlsx_of([["x"]]), SHARED, bytes(300 << 20))),
 ])  # fmt: skip
-def test_files_made_to_fill_the_memory_fill_nobody_elses(tmp_path, name, data):
+def test_files_made_to_fill_the_memory_fill_nobody_elses(tmp_path, name, made):
     """Each is refused, or read without what would not end, inside its limits."""
+    data = made()  # seconds of work that no collection shall wait for
     begun = time.monotonic()
     with suppress(Unreadable):
         assert len(reading(tmp_path, name, data)) < 1000
@@ -311,11 +313,9 @@ def test_a_reader_ends_with_the_app_and_names_no_file(tmp_path):
     script.write_text(READS)
     environment = {**os.environ, "PYTHONPATH": os.getcwd()}
     app = psutil.Popen([sys.executable, str(script), str(secret)], env=environment, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 60
-    while not (children := app.children()) and time.monotonic() < until:
-        time.sleep(0.05)
-    (child,) = children
-    time.sleep(3)  # until it is forked it has the app's own command line
+    until(app.children)
+    (child,) = app.children()
+    until(lambda: "tests.crashing" in child.cmdline(), "another command line than the app's")
     assert child.is_running(), "it hangs"
     assert not any("hang" in word or "Brunhilde" in word for word in child.cmdline())
     app.send_signal(signal.SIGKILL)

@@ -26,6 +26,7 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import find_data_home
 from tests.hollow import SHAPES, write_hollow
+from tests.until import until
 
 GB = 1_000_000_000
 SETTINGS = ModelSettings(threads=2)
@@ -100,12 +101,19 @@ def test_what_was_seen_of_a_pair_goes_before_what_is_assumed(tmp_path, shapes):
     assert after.gain > 1.5 * before.gain
 
 
-@pytest.fixture
-def session(tmp_path, models):
-    made = Session(find_data_home(tmp_path / "home"), "ada", str(models / "tiny-target-a-f16.gguf"), None)
-    made.prepare()
+@pytest.fixture(scope="module")
+def session(tmp_path_factory, models):
+    made = Session(find_data_home(tmp_path_factory.mktemp("home")), "ada", str(models / "tiny-target-a-f16.gguf"), None)
+    made.apply(**{"model.threads": 1})
     yield made
     made.close()
+
+
+def used(session: Session, drafter: Path) -> None:
+    """This one drafts, though nobody chose it, and a question was answered."""
+    session.prepare()
+    session.pick_drafter(drafter)
+    conversing.ask(session, session.store.create().id, "Hello").join(60)
 
 
 @pytest.mark.parametrize(("stood", "answers", "ended", "said"), [
@@ -117,7 +125,6 @@ def session(tmp_path, models):
 def test_what_guessing_brings_here_is_promised_once_answers_showed_it(session, models, stood, answers, ended, said):
     target = models / "tiny-target-a-f16.gguf"
     drafter = session.drafter_path(target)
-    session.unload()
     known = PairStats(CostModel({1: 0.1, 2: 0.105, 4: 0.12, 9: 0.3}, 0.02), against_plain=PlainComparison(plain=ended))
     known.averages.first = Average(stood, answers)
     known.cost.keep()
@@ -146,8 +153,8 @@ def drafts(session: Session) -> str:
     return session.assistant.loaded.drafter.info.path.name
 
 
-def test_the_quickest_drafter_is_taken_and_the_next_answer_says_so(session, other):
-    assert drafts(session) == "tiny-drafter-f16.gguf"
+def test_the_quickest_drafter_is_taken_and_the_next_answer_says_so(session, other, models):
+    used(session, models / "tiny-drafter-f16.gguf")
     assert outlook.draft_with_the_quickest(session)
     assert drafts(session) == "other.gguf"
     assert session.settings.drafter is None
@@ -160,42 +167,28 @@ def test_the_quickest_drafter_is_taken_and_the_next_answer_says_so(session, othe
 
 
 def test_drafters_are_compared_once_behind_each_use(session, other, models):
+    used(session, models / "tiny-drafter-f16.gguf")
     assert outlook.draft_with_the_quickest(session)
     session.pick_drafter(models / "tiny-drafter-f16.gguf")
     assert not outlook.draft_with_the_quickest(session)
-    conversing.ask(session, session.store.create().id, "Hello").join(60)
+    used(session, models / "tiny-drafter-f16.gguf")
     assert outlook.draft_with_the_quickest(session)
 
 
-def test_passes_that_were_disturbed_pick_nothing(session, other, monkeypatch):
+def test_passes_that_were_disturbed_pick_nothing(session, other, models, monkeypatch):
+    used(session, models / "tiny-drafter-f16.gguf")
     monkeypatch.setattr(outlook, "_sound", lambda _: None)
     assert not outlook.draft_with_the_quickest(session)
 
 
-def test_the_app_looks_for_itself(tmp_path, models, other):
-    sessions = Sessions(find_data_home(tmp_path / "more"), "ada", str(models / "tiny-target-a-f16.gguf"))
-    try:
-        sessions.get().prepare()
-        end = time.monotonic() + 60
-        while drafts(sessions.get()) != "other.gguf":
-            assert time.monotonic() < end
-            time.sleep(0.1)
-    finally:
-        sessions.close()
-
-
-def test_a_drafter_that_was_chosen_stays(session, other, models):
-    session.choose_drafter(models / "tiny-drafter-f16.gguf")
-    assert not outlook.draft_with_the_quickest(session)
-    assert drafts(session) == "tiny-drafter-f16.gguf"
-
-
-def test_nothing_changes_while_somebody_waits(session, other, monkeypatch):
+def test_nothing_changes_while_somebody_waits(session, other, models, monkeypatch):
+    used(session, models / "tiny-drafter-f16.gguf")
     monkeypatch.setattr(outlook, "QUIET", 60.0)
     assert not outlook.draft_with_the_quickest(session)
 
 
-def test_a_drafter_that_is_loaded_for_comparison_gives_way_to_a_question(session, other, slow_load):
+def test_a_drafter_that_is_loaded_for_comparison_gives_way_to_a_question(session, other, models, slow_load):
+    used(session, models / "tiny-drafter-f16.gguf")
     loading = slow_load("open_choice")
     told: list[str] = []
 
@@ -214,3 +207,20 @@ def test_a_drafter_that_is_loaded_for_comparison_gives_way_to_a_question(session
     comparing.join(10)
     assert ["called off" in words for words in told] == [True]
     assert drafts(session) == "tiny-drafter-f16.gguf"
+
+
+def test_a_drafter_that_was_chosen_stays(session, other, models):
+    """The last one: it stays chosen."""
+    used(session, models / "tiny-drafter-f16.gguf")
+    session.choose_drafter(models / "tiny-drafter-f16.gguf")
+    assert not outlook.draft_with_the_quickest(session)
+    assert drafts(session) == "tiny-drafter-f16.gguf"
+
+
+def test_the_app_looks_for_itself(tmp_path, models, other):
+    sessions = Sessions(find_data_home(tmp_path / "more"), "ada", str(models / "tiny-target-a-f16.gguf"))
+    try:
+        sessions.get().prepare()
+        until(lambda: drafts(sessions.get()) == "other.gguf")
+    finally:
+        sessions.close()

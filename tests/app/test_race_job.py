@@ -18,6 +18,7 @@ from omnidraft.lab.prompts import topic_prompts
 from omnidraft.learning import learner
 from omnidraft.learning.learner import Waits
 from omnidraft.storage.paths import find_data_home
+from tests.until import until
 from ui.drift.race_view import race
 
 PATIENCE = 600  # seconds; an update takes ten where the machine is free
@@ -76,12 +77,12 @@ def test_a_race_a_lesson_and_a_race_leave_nothing_in_the_profile(session, plan):
     assert all(lane.text and not lane.writing for lane in view.lanes.values())
     folder = Path(session.race._folder.path)
     job = session.races.teach(16)
-    until(lambda: job.view.phase == "training" and job.view.done, PATIENCE)
+    until(lambda: job.view.phase == "training" and job.view.done, seconds=PATIENCE)
     step = job.view.done
     job.stop()
     assert over(session).phase == "stopped"
     session.races.teach(16)
-    until(lambda: job.view.phase == "training" and job.view.done, PATIENCE)
+    until(lambda: job.view.phase == "training" and job.view.done, seconds=PATIENCE)
     assert job.view.done >= step, "it goes on with the training where it was"
     view = over(session)
     assert view.phase == "taught", view.error
@@ -102,10 +103,7 @@ def test_a_race_a_lesson_and_a_race_leave_nothing_in_the_profile(session, plan):
 
 def test_a_stopped_race_keeps_what_was_scored_and_lets_answers_through(session, plan):
     session.races.begin(replace(plan, raced=topic_prompts("code", 40), most_tokens=400))
-    end = time.monotonic() + PATIENCE
-    while session.race.view.before is None:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: session.race.view.before is not None)
     session.race.stop()
     view = over(session)
     assert view.phase == "stopped"
@@ -122,13 +120,6 @@ def test_what_shall_be_kept_is_learned_by_the_profile(session, plan):
 
 def long_race(plan):
     return replace(plan, raced=topic_prompts("code", 6), most_tokens=200)
-
-
-def until(condition, patience=60.0):
-    end = time.monotonic() + patience
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("kept", [False, True])

@@ -15,14 +15,14 @@ from omnidraft.chats.records import NOT_ALLOWED, open_call
 from omnidraft.errors import ModelError
 from tests.app.tools.servers import a_server, named
 from tests.exports import elsewhere
-from tests.ui.scripted_assistant import ScriptedAssistant, call, scripted
+from tests.ui.fake_assistant import FakeAssistant, call, fake_sessions
 
 SUM = call("calculator", '{"expression": "6 * 7"}')
 
 
 @pytest.fixture
 def session(tmp_path, monkeypatch, models):
-    for sessions in scripted(tmp_path, monkeypatch, models):
+    for sessions in fake_sessions(tmp_path, monkeypatch, models / "tiny-target-a-f16.gguf", []):
         yield sessions.get("ada")
 
 
@@ -34,14 +34,14 @@ def chat(session):
 
 
 def ask(session, chat, *says: str, files=()):
-    ScriptedAssistant.says[:] = says
+    FakeAssistant.says[:] = says
     conversing.ask(session, chat, "What is it?", files).join(60)
     assert session.job.error is None
     return session.store.path(chat)[-1]
 
 
 def decide(session, chat, choice: str, *says: str):
-    ScriptedAssistant.says[:] = says
+    FakeAssistant.says[:] = says
     last = session.store.path(chat)[-1]
     job = conversing.decide(session, chat, last.id, open_call(last.steps).id, choice)
     if job is not None:
@@ -145,11 +145,11 @@ def test_an_answer_does_not_ask_for_ever(session, chat):
 
 def test_an_answer_that_was_cut_asks_for_nothing_and_goes_on(session, chat, monkeypatch):
     ask(session, chat, SUM)
-    monkeypatch.setattr(ScriptedAssistant, "reason", "length")
+    monkeypatch.setattr(FakeAssistant, "reason", "length")
     cut = decide(session, chat, "once", "It is")
     assert cut.meta["finish_reason"] == "length"
-    monkeypatch.setattr(ScriptedAssistant, "reason", "stop")
-    ScriptedAssistant.says[:] = [" 42."]
+    monkeypatch.setattr(FakeAssistant, "reason", "stop")
+    FakeAssistant.says[:] = [" 42."]
     conversing.resume(session, chat).join(60)
     whole = session.store.path(chat)[-1]
     assert whole.content.strip() == "It is 42."
@@ -159,7 +159,7 @@ def test_an_answer_that_was_cut_asks_for_nothing_and_goes_on(session, chat, monk
 
 
 def test_a_template_without_tools_is_told_of(session, chat, monkeypatch):
-    monkeypatch.setattr(ScriptedAssistant, "supports", False)
+    monkeypatch.setattr(FakeAssistant, "supports", False)
     ask(session, chat, "Hello.")
     assert "tools" not in session.assistant.read[-1][-1]
     assert any("does not support tools" in told for told in session.job.live.notices)
@@ -234,7 +234,7 @@ def test_a_call_that_takes_long_keeps_nobody_from_the_pages_and_can_be_stopped(s
     job = conversing.decide(session, shelf, waiting.id, open_call(waiting.steps).id, "once")
     assert time.monotonic() - start < 1, "it runs with the answer"
     assert session.writing(shelf)
-    time.sleep(3)  # until the server is there, more or less: a stop counts before, too
+    time.sleep(0.5)  # until the server waits, more or less: a stop counts before, too
     job.stop()
     job.join(5)
     assert job.over
@@ -247,10 +247,10 @@ def test_a_call_that_takes_long_keeps_nobody_from_the_pages_and_can_be_stopped(s
 
 def test_an_answer_that_is_gone_on_with_may_call_and_all_of_it_counts(session, chat, monkeypatch):
     session.store.update(chat, tools=("calculator",))
-    monkeypatch.setattr(ScriptedAssistant, "reason", "length")
+    monkeypatch.setattr(FakeAssistant, "reason", "length")
     ask(session, chat, "Let me")
-    monkeypatch.setattr(ScriptedAssistant, "reason", "stop")
-    ScriptedAssistant.says[:] = [f" see. {SUM}", "It is 42."]
+    monkeypatch.setattr(FakeAssistant, "reason", "stop")
+    FakeAssistant.says[:] = [f" see. {SUM}", "It is 42."]
     conversing.resume(session, chat).join(60)
     whole, before = session.store.path(chat)[-1], len(f"Let me see. {SUM}")
     assert whole.content == "Let me see.\n\nIt is 42."

@@ -18,7 +18,8 @@ from omnidraft.chats import TextFile
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
 from omnidraft.storage.paths import find_data_home
-from tests.ui.fake_assistant import FakeAssistant, until
+from tests.ui.fake_assistant import FakeAssistant
+from tests.until import until
 
 
 @pytest.fixture

@@ -8,14 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from omnidraft.__main__ import main
-from omnidraft.storage.paths import DataHome, find_data_home
+from omnidraft.storage.paths import DataHome
 
 Said = tuple[int, str, str]  # exit code, stdout, stderr
-
-
-@pytest.fixture
-def home(tmp_path) -> DataHome:
-    return find_data_home(tmp_path / "home")
 
 
 @pytest.fixture

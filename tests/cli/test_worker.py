@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -17,6 +16,7 @@ from omnidraft.backends.remote.workers import probe
 from omnidraft.settings.fields import Address
 from tests.lent import needs_rpc
 from tests.serving import free_port
+from tests.until import until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,10 +63,7 @@ def test_the_serving_process_ends_with_the_command(tmp_path):
     worker.kill()
     worker.wait()
     worker.stdout.close()
-    end = time.monotonic() + 60
-    while any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in inner):
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until(lambda: not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in inner))
 
 
 @needs_rpc

@@ -46,24 +46,12 @@ def brute_force(logits: np.ndarray, settings: SamplingSettings) -> np.ndarray:
 
 
 FILTERS = [
-    {},
-    {"temperature": 0.3},
-    {"temperature": 2.5},
-    {"top_k": 1},
-    {"top_k": 5},
-    {"top_k": 300, "temperature": 1.7},
-    {"top_k": 100_000},
-    {"top_p": 0.1},
-    {"top_p": 0.9},
-    {"top_p": 0.999, "temperature": 0.6},
-    {"top_p": 0.0},
-    {"min_p": 0.05},
-    {"min_p": 1.0},
-    {"min_p": 0.0005, "temperature": 3.0},
-    {"top_k": 40, "top_p": 0.8, "min_p": 0.02, "temperature": 0.9},
-    {"top_k": 200, "top_p": 0.95},
+    {}, {"temperature": 0.3}, {"temperature": 2.5}, {"top_k": 1}, {"top_k": 5}, {"top_k": 300, "temperature": 1.7},
+    {"top_k": 100_000}, {"top_p": 0.1}, {"top_p": 0.9}, {"top_p": 0.999, "temperature": 0.6}, {"top_p": 0.0},
+    {"min_p": 0.05}, {"min_p": 1.0}, {"min_p": 0.0005, "temperature": 3.0},
+    {"top_k": 40, "top_p": 0.8, "min_p": 0.02, "temperature": 0.9}, {"top_k": 200, "top_p": 0.95},
     {"top_k": 100_000, "top_p": 0.8},
-]
+]  # fmt: skip
 
 
 def probabilities(s: Sampler, row: np.ndarray) -> np.ndarray:

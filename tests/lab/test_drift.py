@@ -21,16 +21,12 @@ from omnidraft.lab import drift
 from omnidraft.lab.drift import BUNDLED, DriftRun, Loading, Plan, Point, Schedule, Segment, choose_prompts
 from omnidraft.lab.drift_lab import DriftLab, plots, segment_rows
 from omnidraft.settings.config import LearningSettings
-from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
+from omnidraft.storage.paths import BUNDLED_MODELS
 from tests.lab.traces import run_of
+from tests.until import until
 
 ROOT = Path(__file__).resolve().parents[2]
 A, A2, B = "tiny-target-a", "tiny-target-a2", "tiny-target-b"
-
-
-@pytest.fixture
-def home(tmp_path):
-    return find_data_home(tmp_path / "home")
 
 
 def schedule(*segments: tuple[str, str, int]) -> Schedule:
@@ -146,9 +142,7 @@ def test_a_prompt_that_does_not_fit_fails_in_a_sentence(begin, tmp_path):
 
 
 def finished(lab: DriftLab) -> None:
-    end = time.monotonic() + 120
-    while lab.running and time.monotonic() < end:
-        time.sleep(0.05)
+    until(lambda: not lab.running)
 
 
 def test_the_app_s_runs_go_on_by_themselves_can_be_stopped_and_leave_nothing_on_disk(home, planned, tmp_path):
@@ -162,8 +156,7 @@ def test_the_app_s_runs_go_on_by_themselves_can_be_stopped_and_leave_nothing_on_
     finished(lab)
     assert (lab.latest.status, lab.latest.error, len(lab.latest.points)) == ("finished", "", 3)
     lab.start(planned((A, str(own), 40), max_tokens=64))
-    while not lab.latest.points:
-        time.sleep(0.01)
+    until(lambda: lab.latest.points)
     lab.stop()
     finished(lab)
     assert lab.latest.status == "stopped"
@@ -178,10 +171,7 @@ def test_the_app_s_runs_go_on_by_themselves_can_be_stopped_and_leave_nothing_on_
 def test_a_run_stands_still_for_a_question_and_times_nothing_of_that(home, planned):
     lab = DriftLab(home, home.profile())
     lab.start(planned((A, "math", 12), max_tokens=48))
-    end = time.monotonic() + 60
-    while not lab.latest.points:
-        assert time.monotonic() < end
-        time.sleep(0.02)
+    until(lambda: lab.latest.points)
     process = psutil.Process(lab._child.pid)
     with lab.standing_still():
         with lab.standing_still():

@@ -82,25 +82,22 @@ def test_the_interval_of_a_speedup_is_that_of_its_prompts():
     assert 2.3 < high < 2.8
 
 
-def looping(home, target, drafter, topic: str) -> list[str]:
-    """The sample prompts of a topic that a model answers in a loop, as it is raced."""
-    prompts = topic_prompts(topic, RACED)
-    plan = RacePlan(target, drafter, AppSettings(), prompts)
-    with loaded(home, target, drafter, ModelSettings(threads=2)) as assistant:
-        pairs = [e for e in race(assistant, prompts, plan.sampling, plan.draft) if isinstance(e, Paired)]
-    assert [pair.same for pair in pairs] == [True] * RACED
-    return [prompt.text for prompt, pair in zip(prompts, pairs, strict=True) if pair.plain.degenerate]
+@pytest.fixture(scope="module", params=["a", "a2", "b", pytest.param(SMOL, marks=pytest.mark.slow)])
+def racing(request, tmp_path_factory, models):
+    """A toy with its drafter, or a real model with its own."""
+    drafter = models / ("smol-drafter-q8_0.gguf" if request.param == SMOL else "tiny-drafter-f16.gguf")
+    target = real_model(SMOL) if request.param == SMOL else models / f"tiny-target-{request.param}-f16.gguf"
+    with loaded(tmp_path_factory.mktemp("racing"), target, drafter) as assistant:
+        yield assistant, target, drafter
 
 
-@pytest.mark.parametrize("toy", ["a", "a2", "b"])
-@pytest.mark.parametrize("topic", TOPICS)
-def test_no_sample_prompt_is_answered_in_a_loop_by_the_toys(tmp_path, models, topic, toy):
-    pair = models / f"tiny-target-{toy}-f16.gguf", models / "tiny-drafter-f16.gguf"
-    assert looping(tmp_path, *pair, topic) == []
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("topic", TOPICS)
-def test_no_sample_prompt_is_answered_in_a_loop_by_smollm2(tmp_path, models, topic):
-    assert looping(tmp_path, real_model(SMOL), models / "smol-drafter-q8_0.gguf", topic) == []
+def test_no_sample_prompt_is_answered_in_a_loop(racing, topic):
+    """As they are raced."""
+    assistant, *files = racing
+    prompts = topic_prompts(topic, RACED)
+    plan = RacePlan(*files, AppSettings(), prompts)
+    pairs = [e for e in race(assistant, prompts, plan.sampling, plan.draft) if isinstance(e, Paired)]
+    assert [pair.same for pair in pairs] == [True] * RACED
+    assert [prompt.text for prompt, pair in zip(prompts, pairs, strict=True) if pair.plain.degenerate] == []

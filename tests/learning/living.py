@@ -1,7 +1,5 @@
 """An assistant that learns from a few short answers of the bundled models."""
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
@@ -15,7 +13,6 @@ GREEDY = SamplingSettings(temperature=0, max_tokens=48)
 FIXED = DraftSettings(mode="fixed", length=4)
 ONE = ModelSettings(threads=1, n_ctx=512)
 PROMPTS = load_prompts("math")
-PATIENCE = 240  # seconds; the machine may be busy with something else
 
 
 def open_assistant(home: DataHome, models: Path, **settings: object) -> Assistant:
@@ -39,11 +36,3 @@ def ask(assistant: Assistant, numbers: range, chat: str = "chat-{}", text: str =
         )
         finished.append(last)
     return finished
-
-
-def until(happened: Callable[[], object], what: str = "it") -> None:
-    """Wait until `happened()`; fails after `PATIENCE` seconds."""
-    end = time.monotonic() + PATIENCE
-    while not happened():
-        assert time.monotonic() < end, f"{what} did not happen"
-        time.sleep(0.02)

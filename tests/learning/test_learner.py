@@ -12,7 +12,8 @@ from omnidraft.learning.material.record import encode
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.settings.config import changed
 from omnidraft.storage.paths import find_data_home
-from tests.learning.living import FIXED, GREEDY, ONE, PROMPTS, ask, open_assistant, until
+from tests.learning.living import FIXED, GREEDY, ONE, PROMPTS, ask, open_assistant
+from tests.until import until
 
 SECRET = "How many walruses live in Quxington harbour 77310?"
 

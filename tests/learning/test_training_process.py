@@ -14,7 +14,8 @@ from omnidraft.learning.training import process as both_sides
 from omnidraft.learning.training.process import TrainingProcess, does
 from omnidraft.learning.update import Job, Update
 from omnidraft.storage.paths import find_data_home
-from tests.learning.living import ask, open_assistant, until
+from tests.learning.living import ask, open_assistant
+from tests.until import until
 
 JOB = Job(Update(1, 0.0, "d", "seeded", "v"), "d.gguf", "f", "r.sqlite", "t.npz", "store")
 

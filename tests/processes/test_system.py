@@ -2,12 +2,12 @@
 
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 
 from omnidraft.processes import system
+from tests.until import until
 
 HERE = sys.platform
 SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
@@ -27,23 +27,14 @@ def branch(request, monkeypatch):
     return request.param
 
 
-def until(happened, seconds=60) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if happened():
-            return True
-        time.sleep(0.01)
-    return False
-
-
 def test_a_process_is_suspended_and_goes_on(branch):
     child = subprocess.Popen(SLEEPER, stdout=subprocess.PIPE, **system.own_group())
     try:
         assert child.stdout.readline()
         system.suspend(child.pid)
-        assert until(lambda: psutil.Process(child.pid).status() == psutil.STATUS_STOPPED)
+        until(lambda: psutil.Process(child.pid).status() == psutil.STATUS_STOPPED)
         system.resume(child.pid)
-        assert until(lambda: psutil.Process(child.pid).status() != psutil.STATUS_STOPPED)
+        until(lambda: psutil.Process(child.pid).status() != psutil.STATUS_STOPPED)
     finally:
         child.kill()
         child.wait()
@@ -56,7 +47,7 @@ def test_a_child_ends_with_all_it_started(branch):
     system.end_group(child)
     child.wait()
     child.stdout.close()
-    assert until(lambda: not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == "zombie")
+    until(lambda: not psutil.pid_exists(grandchild) or psutil.Process(grandchild).status() == "zombie")
 
 
 def test_nothing_happens_to_a_process_that_is_gone(branch):

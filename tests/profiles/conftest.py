@@ -13,17 +13,12 @@ from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.profiles.folders import create_profile
 from omnidraft.settings.config import AppSettings, changed
 from omnidraft.settings.file import save_settings
-from omnidraft.storage.paths import ProfilePaths, find_data_home
+from omnidraft.storage.paths import ProfilePaths
 from omnidraft.vocab import NgramCache, PairMap
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.adapters import lora
 
 SETTINGS = changed(AppSettings(), **{"theme": "dark", "sampling.top_k": 7})
-
-
-@pytest.fixture
-def home(tmp_path):
-    return find_data_home(tmp_path / "home")
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from omnidraft.prompting.prompt import RawText, answer_ids, fit_context, prompt_
 from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
+from tests.answering import assistant, user
 
 NAMES = ("tiny-target-a", "tiny-target-b", "tiny-drafter")
 
@@ -48,14 +49,6 @@ def chats(models: Path) -> dict[str, Chat]:
 @pytest.fixture(params=NAMES)
 def chat(request: pytest.FixtureRequest, chats: dict[str, Chat]) -> Chat:
     return chats[request.param]
-
-
-def user(text: str) -> dict:
-    return {"role": "user", "content": text}
-
-
-def assistant(text: str) -> dict:
-    return {"role": "assistant", "content": text}
 
 
 FIRST = [{"role": "system", "content": "Be brief."}, user("Hi there, what is 2+2?")]

@@ -21,35 +21,18 @@ BODY = {
     "messages": [
         {"role": "developer", "content": "Be brief."},
         {"role": "user", "content": [{"type": "text", "text": "Hi"}]},
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}],
-        },
+        {"role": "assistant", "content": None, "tool_calls": [
+            {"id": "1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}},
+        ]},
         {"role": "tool", "tool_call_id": "1", "name": "f", "content": "ok"},
     ],
-    "temperature": 1,
-    "top_p": 0.9,
-    "seed": 3,
-    "top_k": 40,
-    "min_p": 0.1,
-    "repeat_penalty": 1.1,
-    "max_completion_tokens": 5,
-    "max_tokens": 5,
-    "stop": ["x"],
-    "stream": False,
-    "stream_options": {"include_usage": True},
-    "speculation": True,
-    "n": 2,
-    "frequency_penalty": 0.5,
-    "presence_penalty": -2,
-    "logit_bias": {"5": -100, "6": False},
-    "logprobs": True,
-    "top_logprobs": 3,
+    "temperature": 1, "top_p": 0.9, "seed": 3, "top_k": 40, "min_p": 0.1, "repeat_penalty": 1.1,
+    "max_completion_tokens": 5, "max_tokens": 5, "stop": ["x"], "stream": False,
+    "stream_options": {"include_usage": True}, "speculation": True, "n": 2, "frequency_penalty": 0.5,
+    "presence_penalty": -2, "logit_bias": {"5": -100, "6": False}, "logprobs": True, "top_logprobs": 3,
     "tools": [{"type": "function", "function": {"name": "f", "description": "Does.", "parameters": SCHEMA}}],
-    "tool_choice": {"type": "function", "function": {"name": "f"}},
-    "parallel_tool_calls": True,
-}
+    "tool_choice": {"type": "function", "function": {"name": "f"}}, "parallel_tool_calls": True,
+}  # fmt: skip
 TOOLS = ("tools", "tool_choice", "parallel_tool_calls")
 FORMED = {name: value for name, value in BODY.items() if name not in TOOLS} | {
     "response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": SCHEMA}}

@@ -10,8 +10,9 @@ import pytest
 
 from omnidraft.learning.material.history import History
 from omnidraft.storage.paths import find_data_home
-from tests.learning.living import ask, open_assistant, until
+from tests.learning.living import ask, open_assistant
 from tests.serving import ROOT
+from tests.until import until
 
 JUMPING = ROOT / "tests/jumping_clock"
 

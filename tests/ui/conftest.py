@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
 
 import pytest
@@ -18,7 +17,7 @@ __all__ = ["ROOT", "SETTINGS", "Server", "free_port", "make_server", "server", "
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A browser on a busy machine may miss a moment: its tests get a second try, which the report names."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if "browser" in item.fixturenames:
             item.add_marker(pytest.mark.flaky(reruns=2))
 
 
@@ -62,15 +61,15 @@ EXPECTED = (
 )  # fmt: skip
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def view():
-    """The components of the chat page that events change."""
+    """The components of the chat page that events change; they keep nothing."""
     import gradio as gr
 
     from ui.chat.page import Page
 
     with gr.Blocks():
-        yield Page().view
+        return Page().view
 
 
 class Pages:
@@ -93,18 +92,30 @@ class Pages:
         scheme: str = "light",
         context=None,
     ):
-        if context is None:
-            context = self.browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
-            context.on("requestfinished", lambda request: self._note(server, request.url))
-            context.on("requestfailed", lambda request: self._failed(server, request))
-            self.contexts.append(context)
+        page = self.empty(server, context or self.context(server, width=width, height=height, scheme=scheme))
+        page.goto(server.origin + path)
+        page.wait_for_selector("#od-head nav", state="attached")
+        return page
+
+    def context(
+        self, server: Server, *, width: int = 1440, height: int = 900, scheme: str = "light", touch: bool = False
+    ):
+        """A browser of its own."""
+        context = self.browser.new_context(
+            viewport={"width": width, "height": height}, color_scheme=scheme, has_touch=touch
+        )
+        context.on("requestfinished", lambda request: self._note(server, request.url))
+        context.on("requestfailed", lambda request: self._failed(server, request))
+        self.contexts.append(context)
+        return context
+
+    def empty(self, server: Server, context):
+        """A tab that shows nothing yet."""
         self.servers.append(server)
         page = context.new_page()
         page.set_default_timeout(60_000)
         page.on("pageerror", self._threw)
         page.on("console", self._said)
-        page.goto(server.origin + path)
-        page.wait_for_selector("#od-head nav", state="attached")
         return page
 
     def _threw(self, error) -> None:
@@ -131,8 +142,7 @@ class Pages:
             self.foreign.append(url)
 
 
-@pytest.fixture
-def pages(browser) -> Iterator[Pages]:
+def watched(browser) -> Iterator[Pages]:
     """Every browser test ends with the check that nothing left the app's own origin, that its server looked no name up,
     and that no script failed."""
     opened = Pages(browser)
@@ -142,3 +152,18 @@ def pages(browser) -> Iterator[Pages]:
     assert opened.foreign == []
     assert [name for server in opened.servers for name in server.lookups] == []
     assert opened.errors == []
+
+
+pages = pytest.fixture(watched)
+kept_pages = pytest.fixture(scope="module")(watched)  # drawing a page takes three seconds of a processor
+
+
+def kept_page(server: str, path: str = "/") -> Callable:
+    """A fixture: one page for all tests of a module, of the app that the fixture of this name serves. They begin with a
+    conversation of their own."""
+
+    @pytest.fixture(scope="module")
+    def made(request: pytest.FixtureRequest, kept_pages: Pages):
+        return kept_pages.open(request.getfixturevalue(server), path)
+
+    return made

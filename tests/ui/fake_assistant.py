@@ -1,30 +1,49 @@
-"""An assistant without models, for what sessions and pages do around one."""
+"""An assistant without models that says what it is told to, for what sessions and pages do around one."""
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
+import pytest
+
+import omnidraft.app.session
+from omnidraft.app.sessions import Sessions
+from omnidraft.decoding.events import Finished, Statistics, Token
 from omnidraft.decoding.request import AnswerRequest
-from omnidraft.prompting.formats.chat_format import ChatFormat
 from omnidraft.prompting.formats.open import open_reader
 from omnidraft.settings.file import load_settings
-from omnidraft.storage.paths import DataHome
+from omnidraft.storage.paths import DataHome, find_data_home
+from tests.prompting.reading import format_of_source
+from tests.prompting.tool_templates import HERMES
 
-_TEMPLATE = SimpleNamespace(
-    opens_thoughts=False, thought_marks=None, thinking={}, note=None,
-    reader=lambda tools: open_reader(ChatFormat(), tools)
-)  # fmt: skip
+
+class Bytes:
+    """A vocabulary of bytes."""
+
+    controls: ClassVar[dict[str, int]] = {}
+    fingerprint = "bytes"
+
+    def encode(self, text: str, **_: object) -> list[int]:
+        return list(text.encode())
 
 
 class FakeAssistant:
-    """Loads at once and says nothing; an answer lasts until `go_on` is set or it is stopped.
+    """Loads at once; an answer lasts until `go_on` is set or it is stopped.
 
-    loads: the targets that were loaded, in order; answered: the target of every answer.
+    loads: the targets that were loaded, in order; answered: the target of every answer; read: what each was asked with;
+    begun: what each went on with. says: the texts of the answers to come, character by character ("All right." when
+    there are no more of them), or None, with which answers are empty. supports: whether its template knows tools.
     """
+
+    says: ClassVar[list[str] | None] = None
+    supports: ClassVar[bool] = True
+    reason: ClassVar[str] = "stop"
 
     def __init__(
         self, home: DataHome, profile: str = "default", *, learn: bool = False, named: str | None = None
@@ -39,6 +58,8 @@ class FakeAssistant:
         self.loaded = SimpleNamespace(target_file=None, cache=None, pair=None, choice=None)
         self.loads: list[Path] = []
         self.answered: list[str] = []
+        self.read: list[list[dict]] = []
+        self.begun: list[str | None] = []
         self.stops = self.capture = 0
         self.go_on = threading.Event()
         self.go_on.set()
@@ -51,12 +72,12 @@ class FakeAssistant:
         self.loads.append(target)
         self.loaded.target_file = target
         self.target = SimpleNamespace(name=target.stem, n_ctx=1024)
-        model = SimpleNamespace(vocabulary=SimpleNamespace(encode=str.split, fingerprint="words"))
+        model = SimpleNamespace(name=target.stem, n_ctx=1024, vocabulary=Bytes())
         self.engine = SimpleNamespace(
-            target=SimpleNamespace(model=model, template=_TEMPLATE),
+            target=SimpleNamespace(model=model, template=_template(self.supports)),
             why_plain=lambda draft: None,
-            written_ids=lambda begun: [],
             room=lambda messages, sampling: 1000,
+            written_ids=lambda begun: list(begun.ids) if begun else [],
             memory=SimpleNamespace(pair_stats={}),
         )
         return []
@@ -65,9 +86,16 @@ class FakeAssistant:
         self.engine = self.target = self.loaded.target_file = None
 
     def answer(self, request: AnswerRequest, *, wait: bool = True) -> Iterator:
+        self.read.append(list(request.prompt))
+        self.begun.append(request.continued.text if request.continued else None)
         self.answered.append(self.target.name)
         self.go_on.wait(20)
-        yield from ()
+        if self.says is None:
+            return
+        text = self.says.pop(0) if self.says else "All right."
+        for at, character in enumerate(text):
+            yield Token(0, character.encode(), character, "target", at)
+        yield Finished(self.reason, Statistics(prompt_tokens=10, tokens=len(text)), seed=1)
 
     def resize_cache(self) -> bool:
         return False
@@ -80,11 +108,30 @@ class FakeAssistant:
         self.stop()
 
 
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
+@functools.cache
+def _template(supports: bool) -> SimpleNamespace:
+    form = format_of_source(HERMES)
+    return SimpleNamespace(
+        source=HERMES, supports_tools=supports, opens_thoughts=False, thought_marks=None, thinking={}, note=None,
+        form=form, reader=lambda tools: open_reader(form, tools),
+    )  # fmt: skip
+
+
+def fake_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: Path, says: list[str] | None = None
+) -> Iterator[Sessions]:
+    """For a fixture: the sessions of an app whose assistants are such ones, for "ada" first."""
+    monkeypatch.setattr(omnidraft.app.session, "Assistant", FakeAssistant)
+    monkeypatch.setattr(FakeAssistant, "says", says)
+    made = Sessions(find_data_home(tmp_path / "home"), "ada", str(target))
+    made.home.profile("ada")
+    yield made
+    made.close()
+
+
+def call(name: str, arguments: str = "{}") -> str:
+    """A call as a model writes it."""
+    return f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
 
 
 def by(profile: str) -> SimpleNamespace:

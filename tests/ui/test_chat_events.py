@@ -11,15 +11,14 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-import omnidraft.app.session
 from omnidraft.app import conversing
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import TextFile, export_json
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
-from omnidraft.storage.paths import find_data_home
-from tests.ui.fake_assistant import FakeAssistant, by, clicked, shown, until
+from tests.ui.fake_assistant import by, clicked, fake_sessions, shown
+from tests.until import until
 from ui.chat.events import Answering, OptionEvents
 from ui.chat.page import TOO_LATE, Conversations
 from ui.chat.parts import GONE, empty_state
@@ -61,13 +60,10 @@ class Page:
 
 @pytest.fixture
 def sessions(tmp_path, monkeypatch, models):
-    monkeypatch.setattr(omnidraft.app.session, "Assistant", FakeAssistant)
-    made = Sessions(find_data_home(tmp_path / "home"), "ada", str(models / "tiny-target-a-f16.gguf"))
-    for name in ("ada", "bob"):
-        made.home.profile(name)
-        made.get(name)
-    yield made
-    made.close()
+    for made in fake_sessions(tmp_path, monkeypatch, models / "tiny-target-a-f16.gguf"):
+        for name in ("ada", "bob"):
+            made.get(name)
+        yield made
 
 
 @pytest.fixture

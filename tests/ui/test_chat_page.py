@@ -11,14 +11,14 @@ from tests.exports import elsewhere
 from tests.prompting.thinking_templates import SWITCHED
 from tests.serving import served
 from tests.ui.chatting import answers, ask, choose, exported, new_chat, questions, tab, titles, unfold, wait_idle, write
-from tests.ui.conftest import SETTINGS
+from tests.ui.conftest import SETTINGS, kept_page
 
 # It drafts at a fixed length, for whether drafting pays depends on who else is busy.
 server = served(settings=SETTINGS + '\n[draft]\nmode = "fixed"\n')
+page = kept_page("server")
 
 
-def test_an_answer_streams_and_the_panel_counts(server, pages):
-    page = pages.open(server)
+def test_an_answer_streams_and_the_panel_counts(page):
     new_chat(page)
     ask(page, "What is the capital of France?")
     assert len(answers(page)) == 1
@@ -32,8 +32,7 @@ def test_an_answer_streams_and_the_panel_counts(server, pages):
     assert "context" in page.inner_text("#od-state")
 
 
-def test_another_answer_and_an_edit_keep_all_versions(server, pages):
-    page = pages.open(server)
+def test_another_answer_and_an_edit_keep_all_versions(server, page):
     new_chat(page)
     ask(page, "First question")
     page.click("button[title='Answer again']")
@@ -105,8 +104,7 @@ def test_conversations_are_listed_searched_renamed_and_deleted(server, pages):
     page.wait_for_selector("#od-notice >> text=Removed: 1 conversation")
 
 
-def test_a_conversation_leaves_and_comes_back_as_a_file(server, pages, tmp_path):
-    page = pages.open(server)
+def test_a_conversation_leaves_and_comes_back_as_a_file(page, tmp_path):
     new_chat(page)
     ask(page, "Carry me over")
     before = answers(page)
@@ -131,8 +129,7 @@ def test_a_conversation_leaves_and_comes_back_as_a_file(server, pages, tmp_path)
     assert answers(page) == before
 
 
-def test_the_target_changes_in_the_middle_of_a_conversation_and_says_what_happened(server, pages):
-    page = pages.open(server)
+def test_the_target_changes_in_the_middle_of_a_conversation_and_says_what_happened(server, page):
     new_chat(page)
     ask(page, "Good morning")
     choose(page, "#od-target", "tiny-target-b")

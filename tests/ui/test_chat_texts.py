@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.ui.chatting import answers, arrived, ask, exported, import_talk, new_chat, questions, tab, unfold
+from tests.ui.conftest import kept_page
 from tests.ui.payloads import ELSEWHERE, PAYLOADS
 
 CODE = "  if (a < b) {\n    return x<y>;\n  }"
@@ -30,16 +31,10 @@ def imported(page, tmp_path, *messages: tuple[str, str]) -> None:
     page.wait_for_function("n => document.querySelectorAll('#od-chat .od-turn').length === n", arg=len(messages))
 
 
-@pytest.fixture
-def clipboard(server, pages):
-    """A page that may read what was copied, and how to."""
-    page = pages.open(server)
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    return page, lambda: page.evaluate("navigator.clipboard.readText()")
+page = kept_page("server")
 
 
-def test_answers_are_markdown_and_nothing_else(server, pages, tmp_path):
-    page = pages.open(server)
+def test_answers_are_markdown_and_nothing_else(page, tmp_path):
     turns = [(role, text) for text in PAYLOADS for role in ("user", "assistant")]
     imported(page, tmp_path, *turns)
     drawn = "form, dialog, img, iframe, object, style, script, details, textarea, button:not(.copy_code_button)"
@@ -58,8 +53,7 @@ def test_answers_are_markdown_and_nothing_else(server, pages, tmp_path):
     )  # fmt: skip
 
 
-def test_an_address_ends_where_a_tag_begins(server, pages, tmp_path):
-    page = pages.open(server)
+def test_an_address_ends_where_a_tag_begins(page, tmp_path):
     text = (
         "<a href=https://a.example/x>https://a.example/x</a> and <b>https://b.example/y?q=1</b>, "
         "[named](https://c.example/a<b) or <https://d.example/z>."
@@ -72,8 +66,7 @@ def test_an_address_ends_where_a_tag_begins(server, pages, tmp_path):
     assert "<b>https://b.example/y?q=1</b>" in page.inner_text("#od-chat")
 
 
-def test_answers_draw_lists_code_and_formulas(server, pages, tmp_path):
-    page = pages.open(server)
+def test_answers_draw_lists_code_and_formulas(page, tmp_path):
     imported(page, tmp_path, ("user", "<b>Show</b> me"), ("assistant", SHOWN))
     page.wait_for_selector("#od-chat .katex")
     assert page.locator("#od-chat li input[type=checkbox]:checked").count() == 1
@@ -83,8 +76,12 @@ def test_answers_draw_lists_code_and_formulas(server, pages, tmp_path):
     assert page.get_attribute("#od-chat .bot-row [data-testid=bot]", "aria-label") == "Answer"
 
 
-def test_answers_and_code_can_be_copied_also_with_the_keyboard(clipboard, tmp_path):
-    page, copied = clipboard
+def test_answers_and_code_can_be_copied_also_with_the_keyboard(page, tmp_path):
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+
+    def copied() -> str:
+        return page.evaluate("navigator.clipboard.readText()")
+
     imported(page, tmp_path, ("user", "Show <b>me</b>"), ("assistant", SHOWN))
     page.click("#od-chat .bot-row .od-turn button[title=Copy]")
     page.wait_for_selector("#od-chat .bot-row .od-turn button[title=Copied]")
@@ -99,8 +96,7 @@ def test_answers_and_code_can_be_copied_also_with_the_keyboard(clipboard, tmp_pa
     assert copied() == CODE
 
 
-def test_a_link_asks_before_it_leaves(server, pages, tmp_path):
-    page = pages.open(server)
+def test_a_link_asks_before_it_leaves(page, tmp_path):
     imported(page, tmp_path, ("user", "Where?"), ("assistant", f"{SHOWN}\n[home](/export/x)"))
     page.click("#od-chat a >> text=a place")
     assert page.inner_text("#od-leave code") == f"{ELSEWHERE}/page?a=1&b=2"
@@ -221,8 +217,7 @@ print("مرحبا")
 And English from the left."""
 
 
-def test_each_block_runs_as_its_own_text_does_and_code_from_the_left(server, pages, tmp_path):
-    page = pages.open(server)
+def test_each_block_runs_as_its_own_text_does_and_code_from_the_left(page, tmp_path):
     imported(page, tmp_path, ("user", "ما هي العربية؟"), ("assistant", RIGHT))
     page.wait_for_selector("#od-chat .bot-row .prose ul[dir=rtl]")
 

@@ -9,8 +9,7 @@ from omnidraft.chats.records import open_call, steps_meta, with_call
 from tests.app.tools.servers import a_server, named
 from tests.serving import served
 from tests.ui.chatting import arrived, ask, tab, wait_idle
-from tests.ui.fake_assistant import by, clicked, shown
-from tests.ui.scripted_assistant import ScriptedAssistant, call, scripted
+from tests.ui.fake_assistant import FakeAssistant, by, call, clicked, fake_sessions, shown
 from ui.chat.events import Answering, OptionEvents
 from ui.chat.parts import CALL_WAITS, TOOLS, question
 from ui.chat.turns import Followed, turns
@@ -20,7 +19,7 @@ SUM = call("calculator", '{"expression": "6 * 7"}')
 
 @pytest.fixture
 def sessions(tmp_path, monkeypatch, models):
-    yield from scripted(tmp_path, monkeypatch, models)
+    yield from fake_sessions(tmp_path, monkeypatch, models / "tiny-target-a-f16.gguf", [])
 
 
 @pytest.fixture
@@ -32,7 +31,7 @@ def waiting(session, text: str = f"Let me see. {SUM}"):
     """A conversation whose answer waits for its user."""
     chat = session.shown.chat().id
     session.store.update(chat, tools=())
-    ScriptedAssistant.says[:] = [text]
+    FakeAssistant.says[:] = [text]
     conversing.ask(session, chat, "What is it?").join(10)
     return chat, session.store.path(chat)[-1]
 
@@ -85,7 +84,7 @@ def test_a_call_is_shown_in_the_answer_and_asked_about(view, ada):
 ])  # fmt: skip
 def test_each_choice_is_followed_by_the_rest_of_the_answer(sessions, view, ada, choice, title):
     chat, answer = waiting(ada)
-    ScriptedAssistant.says[:] = ["So it is."]
+    FakeAssistant.says[:] = ["So it is."]
     event = clicked(message=answer.id, call=open_call(answer.steps).id, choice=choice)
     update = shown(view, Answering(sessions, view).decide(chat, Followed(), by("ada"), event))
     ada.job.join(10)

@@ -7,12 +7,13 @@ import pytest
 from tests.app.test_documents import docx_of
 from tests.serving import served
 from tests.ui.chatting import answers, arrived, ask, exported, new_chat, questions, wait_idle
-from tests.ui.conftest import SETTINGS
+from tests.ui.conftest import SETTINGS, kept_page
 
 BRIEF = SETTINGS.replace("max_tokens = 48", "max_tokens = 5")
 
 
 brief = served(settings=BRIEF)
+page = kept_page("brief")
 
 
 def attach(page, *files: tuple[str, bytes]) -> None:
@@ -20,8 +21,7 @@ def attach(page, *files: tuple[str, bytes]) -> None:
     page.set_input_files("#od-composer input[type=file]", upload)
 
 
-def test_an_answer_that_was_cut_goes_on_in_the_same_message(brief, pages):
-    page = pages.open(brief)
+def test_an_answer_that_was_cut_goes_on_in_the_same_message(brief, page):
     new_chat(page)
     ask(page, "Tell me a long story about ships.")
     page.wait_for_selector("#od-notice >> text=Continue goes on")
@@ -53,9 +53,8 @@ def sent_files(page, server) -> list[list[str]]:
     return [[file["name"] for file in message["meta"].get("files", [])] for message in asked]
 
 
-def test_a_message_waits_for_all_its_files_however_fast_they_come(brief, pages):
+def test_a_message_waits_for_all_its_files_however_fast_they_come(brief, page):
     """Word files are read in a process of their own: none of them is there when Enter is pressed."""
-    page = pages.open(brief)
     new_chat(page)
     page.fill("#od-box textarea", "Sum up.")
     names = [f"{n}.docx" for n in range(5)]
@@ -70,8 +69,7 @@ def test_a_message_waits_for_all_its_files_however_fast_they_come(brief, pages):
     assert sent_files(page, brief) == [names, []]
 
 
-def test_a_refusal_stays_in_sight_and_nothing_is_sent_without_the_file(brief, pages):
-    page = pages.open(brief)
+def test_a_refusal_stays_in_sight_and_nothing_is_sent_without_the_file(brief, page):
     new_chat(page)
     page.fill("#od-box textarea", "Sum up.")
     attach(page, ("a.bin", bytes(range(256)) * 20), ("b.docx", docx_of("word")), ("c.txt", b"word"))
@@ -87,8 +85,7 @@ def test_a_refusal_stays_in_sight_and_nothing_is_sent_without_the_file(brief, pa
     assert sent_files(page, brief) == [["b.docx", "c.txt"]]
 
 
-def test_a_guessed_encoding_is_changed_on_its_chip(brief, pages):
-    page = pages.open(brief)
+def test_a_guessed_encoding_is_changed_on_its_chip(brief, page):
     new_chat(page)
     attach(page, ("a.csv", "Jméno;Město\nTomáš;Plzeň\n".encode("cp1250")))
     page.wait_for_selector("#od-attached select")

@@ -12,10 +12,6 @@ BOX = "#od-box textarea"
 STORY = "What is 23 + 45 + 17?"
 TALL = "Write a Python function.\n" + "\n".join(f"line {i}" for i in range(40))
 OLDER = [f"Older question {number}" for number in range(4)]
-# Sums what moved on the page without being asked, since it was first painted.
-SHIFTS = """window.odShift = 0;
-const add = (one) => { if (!one.hadRecentInput) window.odShift += one.value; };
-new PerformanceObserver((list) => list.getEntries().forEach(add)).observe({type: 'layout-shift', buffered: true});"""
 SCROLLED = "document.querySelector('#od-chat .panel-wrap').scrollTop"
 
 
@@ -127,23 +123,6 @@ def test_who_scrolls_up_while_an_answer_is_written_stays_there(slow, pages):
         "(e => e.scrollHeight - e.clientHeight - e.scrollTop < 2)(document.querySelector('#od-chat .panel-wrap'))"
     )
     stop(page)
-
-
-@pytest.mark.parametrize(
-    "size", [(1440, 900), pytest.param((390, 844), marks=pytest.mark.browser_slow)], ids=["wide", "narrow"]
-)
-def test_pages_stand_at_once_and_do_not_jump(slow, pages, browser, size):
-    context = browser.new_context(viewport={"width": size[0], "height": size[1]})
-    pages.contexts.append(context)
-    page = context.new_page()
-    page.add_init_script(SHIFTS)
-    for path in ("/", "/models", "/drift-lab", "/learning", "/settings", "/profiles"):
-        page.goto(slow.origin + path, wait_until="commit")
-        page.wait_for_selector("#od-frame", state="attached")
-        page.wait_for_selector("#od-frame", state="detached", timeout=30_000)
-        page.wait_for_selector("#od-shell", state="visible")
-        page.wait_for_timeout(800)
-        assert page.evaluate("window.odShift") < 0.05, path
 
 
 # When the server's first words stand in the page, and when the page is shown.

@@ -12,10 +12,9 @@ from tests.ui.accessibility import no_barriers
 from tests.ui.chatting import answers, arrived, ask, choose, new_chat, said, wait_idle
 from tests.ui.conftest import Server
 from tests.ui.stub_hub import StubHub
-from tests.ui.test_daily_use import SHIFTS
+from tests.ui.test_every_page import SHIFTS
 from tests.ui.test_race_page import IN_VIEW
 from ui.chat.parts import TOY_EXAMPLES
-from ui.common.notes import MEANINGS
 
 SUMS = {"What is 2 + 3?": 5, "7+8=?": 15, "What's 9 + 4?": 13, "How much is 12 plus 7?": 19, "What is 15 - 6?": 9}
 SIZES = [(1440, 900), (390, 844)]
@@ -59,27 +58,6 @@ def test_the_first_screen_says_what_this_is_and_where_to_go(fresh, pages, size):
     assert not page.evaluate(TOO_WIDE)
     assert page.evaluate("window.odShift") < 0.05
     no_barriers(page)
-
-
-WORDS = {"/": ("drafter", "target"), "/drift-lab": ("drafter", "n-gram cache"), "/learning": ("drafter",),
-         "/settings": ("n-gram cache",)}  # fmt: skip
-
-
-@pytest.mark.parametrize("touch", [False, pytest.param(True, marks=pytest.mark.browser_slow)], ids=["hover", "tap"])
-def test_words_of_the_field_are_explained_where_they_stand(fresh, pages, touch):
-    size = {"width": SIZES[touch][0], "height": SIZES[touch][1]}
-    context = pages.browser.new_context(viewport=size, has_touch=touch)
-    pages.contexts.append(context)
-    for path, words in WORDS.items():
-        page = context.new_page()
-        page.goto(fresh.origin + path)
-        page.wait_for_selector("#od-frame", state="detached")
-        if path == "/" and touch:
-            page.tap("[data-od=aside]")
-        for word in words:
-            place = page.locator(f'.od-tip[data-tip="{MEANINGS[word]}"] >> visible=true').first
-            place.tap() if touch else place.hover()
-            assert page.inner_text("#od-bubble") == MEANINGS[word], (path, word)
 
 
 def test_what_is_suggested_and_what_one_tries_next_is_answered_right(fresh, pages):

@@ -22,15 +22,15 @@ def open_learning(pages, server):
     return page
 
 
-def converse(pages, server, count: int) -> None:
-    """Two conversations, one with a name in it that is found nowhere else."""
+def converse(pages, server, count: int):
+    """The page of two conversations, one with a name in it that is found nowhere else."""
     page = pages.open(server)
     arrived(page)
     for number in range(count):
         ask(page, f"Tom has {number + 12} apples and buys 7 more. How many does he have?")
     new_chat(page)
     ask(page, f"{SECRET} has 5 apples and buys 9 more. How many does she have?")
-    page.close()
+    return page
 
 
 def traces(server: Server, text: str) -> list[str]:
@@ -69,12 +69,13 @@ def forget(page, title: str) -> None:
 
 
 def test_a_conversation_is_forgotten_everywhere_and_everything_only_when_typed(server, pages):
-    converse(pages, server, 1)
+    page = converse(pages, server, 1)
     assert traces(server, SECRET)
-    forget(pages.open(server), SECRET)
+    forget(page, SECRET)
     assert not traces(server, SECRET)
     assert traces(server, "Tom has 12 apples")
-    page = open_learning(pages, server)
+    page.goto(f"{server.origin}/learning")
+    page.wait_for_selector("#od-learning-state p")
     page.click("#od-forget-all")
     said(page, "Nothing was forgotten")
     write(page, "#od-forget-typed input", "forget everything")
@@ -89,7 +90,7 @@ def test_a_conversation_is_forgotten_everywhere_and_everything_only_when_typed(s
 @pytest.mark.browser_slow
 def test_it_learns_while_the_page_looks_on_and_all_of_it_can_be_taken_back(make_server, pages):
     server = make_server(settings=SETTINGS + LEARNING)
-    converse(pages, server, 16)
+    converse(pages, server, 16).close()
     page = open_learning(pages, server)
     page.click("#od-learning-train")
     page.wait_for_selector(".od-state[data-state=training]", timeout=60_000)

@@ -9,10 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-import omnidraft.app.session
 from omnidraft.app.race_job import RaceJob
 from omnidraft.app.race_view import RacePlan
-from omnidraft.app.sessions import Sessions
 from omnidraft.app.speeds import SPEED_FILE, SpeedStore, speed_key
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.depth import PairStats
@@ -21,21 +19,18 @@ from omnidraft.lab.prompts import own_prompts, topic_prompts
 from omnidraft.lab.race import Score
 from omnidraft.learning.update import Update
 from omnidraft.settings.config import AppSettings, ModelSettings
-from omnidraft.storage.paths import find_data_home
 from tests.real import SMOL, real_model
 from tests.serving import SETTINGS
 from tests.ui.chatting import arrived, choose, write
-from tests.ui.fake_assistant import FakeAssistant
+from tests.ui.fake_assistant import fake_sessions
 from ui.drift import race_view as race
 from ui.drift.race import FEWEST, LESSON, OWN, RACED, parted, plan_of
 
 
 @pytest.fixture
 def session(tmp_path, monkeypatch, models):
-    monkeypatch.setattr(omnidraft.app.session, "Assistant", FakeAssistant)
-    sessions = Sessions(find_data_home(tmp_path / "home"), "ada")
-    yield sessions.get("ada")
-    sessions.close()
+    for sessions in fake_sessions(tmp_path, monkeypatch, models / "tiny-target-a-f16.gguf"):
+        yield sessions.get("ada")
 
 
 @pytest.fixture

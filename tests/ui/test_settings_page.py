@@ -4,28 +4,16 @@ from __future__ import annotations
 
 from omnidraft.settings.config import AppSettings, describe
 from tests.ui.chatting import arrived, ask, choose, field, said, settle, unfold
+from tests.ui.conftest import kept_page
 
 # The Models page has these.
 ELSEWHERE = ("target", "drafter", "model_folders", "model_programs", "model.workers", "projectors")
 
 
-def open_settings(pages, server, path: str = "/settings"):
-    page = pages.open(server, path)
-    page.wait_for_selector("#od-cache p, .od-facts")
-    unfold(page)
-    return page
+page = kept_page("server", "/settings")
 
 
-def test_every_setting_has_a_field_with_a_line_of_help(server, pages):
-    page = open_settings(pages, server)
-    for setting in describe(AppSettings):
-        if setting.name not in ELSEWHERE:
-            help_text = page.inner_text(f"{field(setting.name)} .info-text")
-            assert len(help_text) > 15, setting.name
-
-
-def test_what_experts_set_is_folded_and_found_by_its_words_or_its_address(server, pages):
-    page = pages.open(server, "/settings")
+def test_what_experts_set_is_folded_and_found_by_its_words_or_its_address(server, page):
     page.wait_for_selector("#od-cache p, .od-facts")
     layers = {setting.name: setting.rule.expert for setting in describe(AppSettings) if setting.name not in ELSEWHERE}
     assert sum(layers.values()) > len(layers) / 2
@@ -45,6 +33,14 @@ def test_what_experts_set_is_folded_and_found_by_its_words_or_its_address(server
     in_view = "e => document.querySelector(e).getBoundingClientRect().top < innerHeight"
     page.wait_for_function(in_view, arg=field("learning.loss"))
     assert not page.is_visible(field("draft.mode")), "another group stays folded"
+
+
+def test_every_setting_has_a_field_with_a_line_of_help(page):
+    unfold(page)
+    for setting in describe(AppSettings):
+        if setting.name not in ELSEWHERE:
+            help_text = page.inner_text(f"{field(setting.name)} .info-text")
+            assert len(help_text) > 15, setting.name
 
 
 def test_a_change_takes_effect_at_once_or_says_what_it_waits_for_and_is_kept(server, pages):

@@ -8,18 +8,19 @@ from omnidraft.profiles.folders import create_profile
 from omnidraft.storage.paths import find_data_home
 from tests.serving import served
 from tests.ui.chatting import arrived, ask, new_chat, questions
-from tests.ui.conftest import SETTINGS
+from tests.ui.conftest import SETTINGS, kept_page
 
 brief = served(settings=SETTINGS.replace("max_tokens = 48", "max_tokens = 5"))
+page = kept_page("brief")
 COMPOSED = """(field) => field.dispatchEvent(new KeyboardEvent("keydown",
   {key: "Enter", code: "Enter", keyCode: 229, which: 229, bubbles: true, cancelable: true}))"""
 
 
-def test_a_question_shows_in_every_tab_of_its_conversation(brief, pages):
-    first = pages.open(brief)
+def test_a_question_shows_in_every_tab_of_its_conversation(brief, page, kept_pages):
+    first = page
     new_chat(first)
     ask(first, "One")
-    second = pages.open(brief, first.url.removeprefix(brief.origin), context=first.context)
+    second = kept_pages.open(brief, first.url.removeprefix(brief.origin), context=first.context)
     arrived(second)
     ask(first, "Two")
     second.wait_for_function("document.querySelectorAll('#od-chat .user-row').length === 2")
@@ -29,6 +30,7 @@ def test_a_question_shows_in_every_tab_of_its_conversation(brief, pages):
     ask(first, "Elsewhere")
     second.wait_for_selector("#od-rows .od-item >> text=Elsewhere")
     assert questions(second) == ["One", "Two"], "it stays where it is"
+    second.close()
 
 
 def test_a_tab_follows_another_profile(brief, pages):
@@ -41,9 +43,26 @@ def test_a_tab_follows_another_profile(brief, pages):
     assert "not here any more" not in page.inner_text("#od-main")
 
 
-@pytest.mark.parametrize("box", ["rename", "message"])
-def test_enter_of_an_input_method_does_nothing_in_any_box(brief, pages, box):
-    page = pages.open(brief)
+def test_what_was_typed_is_shown_as_it_was_typed(page):
+    new_chat(page)
+    typed = "Use *stars* and _lines_:\n    # four spaces\n\n- a - b\n1. c $5 $6 `d` https://a.b/c_d_e <b>"
+    ask(page, typed)
+    assert page.locator("#od-chat .user-row .message").inner_text().rstrip() == typed
+    assert not page.locator("#od-chat .user-row .message :is(em, strong, code, h1, li, a, b)").count()
+
+
+def test_the_message_that_is_edited_is_marked_until_that_ends(page):
+    new_chat(page)
+    ask(page, "One")
+    page.hover("#od-chat .user-row")
+    page.click("#od-chat .user-row [title='Edit']")
+    page.wait_for_selector("#od-chat .user-row.od-edited")
+    page.click("#od-cancel")
+    page.wait_for_selector("#od-chat .user-row.od-edited", state="detached")
+
+
+@pytest.mark.parametrize("box", ["message", "rename"])
+def test_enter_of_an_input_method_does_nothing_in_any_box(page, box):
     new_chat(page)
     if box == "rename":
         page.hover("#od-rows .od-item[aria-current]")
@@ -56,23 +75,3 @@ def test_enter_of_an_input_method_does_nothing_in_any_box(brief, pages, box):
     page.wait_for_timeout(600)
     assert page.input_value(field) == "にほ"
     assert not questions(page)
-
-
-def test_what_was_typed_is_shown_as_it_was_typed(brief, pages):
-    page = pages.open(brief)
-    new_chat(page)
-    typed = "Use *stars* and _lines_:\n    # four spaces\n\n- a - b\n1. c $5 $6 `d` https://a.b/c_d_e <b>"
-    ask(page, typed)
-    assert page.locator("#od-chat .user-row .message").inner_text().rstrip() == typed
-    assert not page.locator("#od-chat .user-row .message :is(em, strong, code, h1, li, a, b)").count()
-
-
-def test_the_message_that_is_edited_is_marked_until_that_ends(brief, pages):
-    page = pages.open(brief)
-    new_chat(page)
-    ask(page, "One")
-    page.hover("#od-chat .user-row")
-    page.click("#od-chat .user-row [title='Edit']")
-    page.wait_for_selector("#od-chat .user-row.od-edited")
-    page.click("#od-cancel")
-    page.wait_for_selector("#od-chat .user-row.od-edited", state="detached")

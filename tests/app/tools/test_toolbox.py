@@ -18,6 +18,7 @@ from omnidraft.app.tools.server_file import MAX_FILE, programs_in
 from omnidraft.app.tools.toolbox import Toolbox
 from omnidraft.storage.paths import DataHome
 from tests.app.tools.servers import a_server, named
+from tests.until import until
 
 
 @pytest.fixture
@@ -95,9 +96,7 @@ def test_a_server_that_ends_costs_one_call(home, box):
     assert box.start() == []
     assert call(box, "tests__greet", name="Ada") == "Hello, Ada!"
     children()[0].kill()
-    deadline = time.monotonic() + 10
-    while not call(box, "tests__greet", name="Ada").startswith("Error: "):
-        assert time.monotonic() < deadline
+    until(lambda: call(box, "tests__greet", name="Ada").startswith("Error: "), seconds=10)
     assert box.start() == []
     assert call(box, "tests__greet", name="Ada") == "Hello, Ada!"
 

@@ -48,10 +48,16 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return write_folder(tmp_path_factory.mktemp("models") / request.param, config, **settings)
 
 
-@pytest.fixture
-def target(folder: Path) -> Iterator[HfTarget]:
+@pytest.fixture(scope="module")
+def opened(folder: Path) -> Iterator[HfTarget]:
     with HfTarget.open(folder, SETTINGS) as target:
         yield target
+
+
+@pytest.fixture
+def target(opened: HfTarget) -> HfTarget:
+    opened.rewind(0)
+    return opened
 
 
 @pytest.fixture(scope="module")

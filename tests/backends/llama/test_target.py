@@ -109,7 +109,7 @@ def test_opening_and_closing_does_not_leak(models: Path):
     path = models / "tiny-target-a-f16.gguf"
     sizes = []
     for _ in range(30):
-        with LlamaTarget.open(path, SETTINGS) as target:
+        with LlamaTarget.open(path, SETTINGS, max_rows=8) as target:
             target.extend([1, 2, 3], 2)
         sizes.append(psutil.Process().memory_info().rss)
     assert sizes[-1] - sizes[9] < 20_000_000  # one model with context is about 25 MB

@@ -67,7 +67,7 @@ def verdicts(monkeypatch):
 
 def held_out_before(world, **changes) -> dict:
     """The estimates an update is compared with."""
-    job = replace(world.job, through=world.store.through, **changes)
+    job = replace(world.job, passes=1, through=world.store.through, **changes)
     *_, found = does(job)
     return found.before["new"]
 
@@ -135,7 +135,7 @@ def test_it_is_for_the_version_it_was_trained_from_and_of_its_rank(world, verdic
 def test_answers_it_has_seen_are_not_new_to_it(world, verdicts):
     """Killed between keeping it and saying so, the program starts the same update again."""
     world.add(world.records[:8])
-    list(world.updates())
+    list(world.updates(passes=1))
     *_, update = world.updates()
     assert (update.outcome, update.through) == ("refused", 8)
     assert "nothing to learn from" in update.reason

@@ -5,14 +5,8 @@ import pytest
 from omnidraft.app.assistant import Assistant
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import ADAPTER, META, WEIGHTS, Meta
-from omnidraft.storage.paths import find_data_home
 from tests.learning.living import ONE, ask
 from tests.learning.making import made, misshapen
-
-
-@pytest.fixture
-def home(tmp_path):
-    return find_data_home(tmp_path / "home")
 
 
 def started(home, models) -> tuple[Assistant, list[str]]:

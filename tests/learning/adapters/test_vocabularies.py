@@ -8,8 +8,9 @@ from omnidraft.learning.training import worker
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.update import Job, Update, plan
 from omnidraft.storage.paths import find_data_home
-from tests.learning.living import ONE, open_assistant, until
+from tests.learning.living import ONE, open_assistant
 from tests.learning.making import made
+from tests.until import until
 
 
 @pytest.fixture

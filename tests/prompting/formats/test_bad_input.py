@@ -3,9 +3,11 @@
 import json
 import random
 import time
+from functools import cache
 
 import pytest
 
+from omnidraft.prompting.formats.chat_format import ChatFormat
 from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.prompting.formats.test_learned import JSON, NAMED, PYTHON, TAGS, TOOLS, WRITTEN, form
@@ -14,8 +16,8 @@ from tests.prompting.thinking_templates import OPENED, SWITCHED
 from tests.prompting.tool_templates import HERMES, LLAMA
 
 HARMONY = "{{ '<|start|><|channel|><|message|>' }}{{ messages[0].content }}"
-SHAPES = {"json": form(JSON), "named": form(NAMED), "tags": form(TAGS), "python": form(PYTHON),
-          "harmony": format_of_source(HARMONY), "hermes": format_of_source(HERMES)}  # fmt: skip
+CALLS = {"json": JSON, "named": NAMED, "tags": TAGS, "python": PYTHON}
+SHAPES = (*CALLS, "harmony", "hermes")
 MARKERS = [
     "<|muse|>", "<|/muse|>", "[DO]", "[/DO]", "<act:look_up>", "</act>", "<act look_up>", "<in word>", "</in>",
     "<|py|>",
@@ -23,6 +25,11 @@ MARKERS = [
     "}", "{", '"', "<|channel|>analysis<|message|>", "<|channel|>final<|message|>", "<|end|>", "<|start|>assistant",
     " to=functions.look_up", "<think>", "</think>", "\n", " ",
 ]  # fmt: skip
+
+
+@cache
+def shape_of(name: str) -> ChatFormat:
+    return form(CALLS[name]) if name in CALLS else format_of_source({"harmony": HARMONY, "hermes": HERMES}[name])
 
 
 def everything(reading) -> str:
@@ -36,7 +43,7 @@ def test_no_word_is_lost_whatever_stands_around_it(shape, size):
     for _ in range(150):
         words = [f"word{n}x" for n in range(by.randint(1, 6))]
         text = "".join(by.choice(MARKERS) + word + by.choice(MARKERS) for word in words)
-        shown = everything(read(SHAPES[shape], text, TOOLS, size=size))
+        shown = everything(read(shape_of(shape), text, TOOLS, size=size))
         assert [word for word in words if word not in shown] == [], text
 
 
@@ -47,7 +54,7 @@ def test_a_call_that_is_never_closed_is_shown_or_called_but_not_lost(shape):
              "hermes": '<tool_call>{"name": "look_up", "arguments": '}  # fmt: skip
     text = begun.get(shape, '[DO]{"do": "look_up", "with": ') + '{"word": "lost?'
     for size in (0, 1):
-        assert "lost?" in everything(read(SHAPES[shape], text, TOOLS, size=size))
+        assert "lost?" in everything(read(shape_of(shape), text, TOOLS, size=size))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -57,11 +64,11 @@ def test_a_megabyte_of_arguments_takes_seconds_in_small_pieces(shape, closed):
     written = {
         "harmony": '<|channel|>commentary to=functions.look_up<|message|>{"word": "a \\"b\\""}<|call|>',
         "hermes": '<tool_call>{"name": "look_up", "arguments": {"word": "a "}}</tool_call>',
-    }.get(shape) or WRITTEN[{"json": JSON, "named": NAMED, "tags": TAGS, "python": PYTHON}[shape]]
+    }.get(shape) or WRITTEN[CALLS[shape]]
     text = written.replace("a ", long)
     text = text if closed else text[: text.index(long) + len(long)]
     begun = time.process_time()
-    shown = everything(read(SHAPES[shape], text, TOOLS, size=64))
+    shown = everything(read(shape_of(shape), text, TOOLS, size=64))
     assert time.process_time() - begun < 10
     assert shown.count("x{<") == 200_000
 

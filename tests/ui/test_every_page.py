@@ -1,4 +1,5 @@
-"""Every page in use, light and dark, wide and narrow: axe-core finds nothing serious; and what it does not look for."""
+"""Every page, as it comes and in use: it stands at once, its words are explained, and light and dark axe-core finds
+nothing serious."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from omnidraft.learning.update import Update
 from tests.ui.accessibility import no_barriers
 from tests.ui.chatting import arrived, ask, import_talk, new_chat, race_and_run, tab
 from tests.ui.conftest import SETTINGS, Server, write_settings
+from ui.common.notes import MEANINGS
 
 JUDGED = {"old": {"direct": 0.1, "greedy": 0.2, "overlap": 0.2, "tokens": 100},
           "new": {"direct": 0.1, "greedy": 0.6, "overlap": 0.4, "tokens": 300}}  # fmt: skip
@@ -27,6 +29,11 @@ print(1)  # said
 |---|---|
 | 1 | 2 |
 """
+
+# Sums what moved on the page without being asked, since it was first painted.
+SHIFTS = """window.odShift = 0;
+const add = (one) => { if (!one.hadRecentInput) window.odShift += one.value; };
+new PerformanceObserver((list) => list.getEntries().forEach(add)).observe({type: 'layout-shift', buffered: true});"""
 
 
 @pytest.fixture(scope="module")
@@ -85,13 +92,56 @@ def test_the_drift_lab_with_a_race_and_a_run(server, pages):
     no_barriers(page)
 
 
-@pytest.mark.parametrize(
-    ("path", "there"),
-    [("/models", ".od-models li"), ("/learning", "#od-learning-state p"), ("/settings", "#od-cache p, .od-facts"),
-     ("/profiles", ".od-card")],
-)  # fmt: skip
-def test_the_other_pages(server, pages, path, there):
-    page = pages.open(server, path)
-    page.wait_for_selector(there)
-    page.wait_for_timeout(500)
+# The pages as they come, each drawn once for all that is asked of it; slowly with a finger as well.
+
+
+THERE = {
+    "/": ".od-empty", "/models": ".od-models li", "/drift-lab": "#od-drift-progress p",
+    "/learning": "#od-learning-state p", "/settings": "#od-cache p, .od-facts", "/profiles": ".od-card",
+}  # fmt: skip
+WORDS = {"/": ("drafter", "target"), "/drift-lab": ("drafter", "n-gram cache"), "/learning": ("drafter",),
+         "/settings": ("n-gram cache",)}  # fmt: skip
+WAYS = [(path, False) for path in THERE] + [
+    pytest.param((path, True), marks=pytest.mark.browser_slow, id=f"{path}-narrow") for path in THERE
+]
+
+
+@pytest.fixture(scope="module", params=WAYS, ids=lambda way: way[0])
+def seen(request, server, kept_pages):
+    """(page, its path, whether it is narrow and touched), as it stands a moment after it came."""
+    path, touch = request.param
+    context = kept_pages.context(server, **({"width": 390, "height": 844, "touch": True} if touch else {}))
+    context.add_init_script(SHIFTS)
+    page = kept_pages.empty(server, context)
+    page.goto(server.origin + path, wait_until="commit")
+    page.wait_for_selector("#od-frame", state="attached")
+    page.wait_for_selector("#od-frame", state="detached", timeout=30_000)
+    page.wait_for_selector("#od-shell", state="visible")
+    page.wait_for_timeout(800)
+    yield page, path, touch
+    page.close()
+
+
+def test_pages_stand_at_once_and_do_not_jump(seen):
+    page, path, _ = seen
+    assert page.evaluate("window.odShift") < 0.05
+    page.wait_for_selector(THERE[path])
+
+
+def test_words_of_the_field_are_explained_where_they_stand(seen):
+    page, path, touch = seen
+    if path not in WORDS:
+        pytest.skip("none of these words stands here")
+    if path == "/" and touch:
+        page.tap("[data-od=aside]")
+    for word in WORDS[path]:
+        place = page.locator(f'.od-tip[data-tip="{MEANINGS[word]}"] >> visible=true').first
+        place.tap() if touch else place.hover()
+        assert page.inner_text("#od-bubble") == MEANINGS[word], word
+
+
+def test_pages_keep_nobody_out(seen):
+    page, path, touch = seen
+    if path in ("/", "/drift-lab") or touch:
+        pytest.skip("looked at in use, above")
     no_barriers(page)
