@@ -16,10 +16,10 @@ from omnidraft.vocab import Proposal, Translator
 
 # Of an average of acceptance, per sample: it remembers the last 70, some answers of one kind.
 KEEP = 0.985
-# Samples that the pair's averages count for in an answer: six of its own rounds outweigh them.
-LOOSE = 6.0
+# Samples that the pair's averages count for in an answer: twelve of its own rounds outweigh them.
+LOOSE = 12.0
 # Logits by which one complete surprise moves an answer's own offset of the acceptance head, and the most it may be.
-OFFSET_RATE, OFFSET_MOST = 0.7, 3.0
+OFFSET_RATE, OFFSET_MOST = 0.4, 3.0
 # Classes of copies, by how many ids before them agree: none, 1 to 2, 3 to 6 and so on, from 63 the last.
 _MATCHES = 7
 # Ids behind which a copy is half believed before any was seen: many, so that a wide pass is paid for only after copies

@@ -173,7 +173,9 @@ class CacheSettings:
     enabled: bool = switch(True, "Merge drafted pieces into target tokens through the n-gram cache.", expert=True)
     capacity: int = integer(20_000, 1, MOST_ENTRIES, "Largest size of the cache, in the unit below.")
     unit: str = choice("entries", ("entries", "MB"), "What the capacity counts: entries or megabytes.")
-    policy: str = choice("lru", ("lru", "lfu", "lfu-aging"),
+    policy: str = choice(
+        "lru",
+        ("lru", "lfu", "lfu-aging"),
         "What goes first when the cache is full, behind all that was seeded: what was not used for longest (lru), what "
         "was used least (lfu), or that, with old uses counting less (lfu-aging).",
     )

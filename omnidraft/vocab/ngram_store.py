@@ -97,9 +97,7 @@ def _refuse_foreign(connection: sqlite3.Connection, table: str, path: Path) -> N
     if "value" not in columns:
         return
     if connection.execute(f"SELECT 1 FROM \"{quoted}\" WHERE typeof(value) <> 'text' LIMIT 1").fetchone():
-        raise Damaged(
-            f"{path} holds binary values, which could be pickled code, and is not opened."
-        )
+        raise Damaged(f"{path} holds binary values, which could be pickled code, and is not opened.")
 
 
 def _parse(rows: list[tuple[str, str]], meta: str, path: Path) -> tuple[list[Row], dict[str, Any]]:

@@ -26,8 +26,6 @@ def filled(path: Path) -> list[str]:
     return texts
 
 
-
-
 def test_garbage_is_set_aside_and_nothing_is_lost_of_it(tmp_path: Path):
     path = tmp_path / "chats.sqlite"
     path.write_bytes(b"garbage" * 999)

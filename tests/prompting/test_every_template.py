@@ -154,6 +154,7 @@ def test_a_prompt_depends_on_the_conversation_alone(name: str, folder: Path, voc
 
 def drawn(vocabulary: Vocabulary) -> Callable[[tuple[int, ...]], np.ndarray]:
     """Logits of the ordinary tokens, fixed by the last ones."""
+
     def logits(history: tuple[int, ...]) -> np.ndarray:
         row = np.random.default_rng(history[-2:]).normal(0.0, 2.0, vocabulary.size)
         row[~vocabulary.ordinary] = -30.0

@@ -49,9 +49,7 @@ def test_earlier_thoughts_are_a_field_or_text_or_nothing_as_the_template_has_it(
 def test_thoughts_of_earlier_turns_leave_the_prompt_and_the_answer_keeps_its_ids(chatml, vocabulary):
     template = chatml(OPENED)
     own = [id for character in "So it is." for id in vocabulary.encode(character)]
-    spelled = Spelled(
-        vocabulary.fingerprint, (*vocabulary.encode("Let me see.\n</think>\n\n"), *own, vocabulary.eos)
-    )
+    spelled = Spelled(vocabulary.fingerprint, (*vocabulary.encode("Let me see.\n</think>\n\n"), *own, vocabulary.eos))
     answer = {"role": "assistant", "content": "So it is.", "reasoning_content": "Let me see.", KEY: spelled}
     following = prompt_ids(template, vocabulary, [*ASK, answer, *ASK])
     assert "Let me see." not in vocabulary.decode(following).decode()

@@ -45,9 +45,7 @@ ENCODINGS = {
 Attached = TextFile | PictureFile
 
 
-def take(
-    paths: Sequence[str | Path], there: Sequence[Attached], pictures: int = 0
-) -> tuple[list[Attached], list[str]]:
+def take(paths: Sequence[str | Path], there: Sequence[Attached], pictures: int = 0) -> tuple[list[Attached], list[str]]:
     """(files attached after this upload, a sentence per file that was refused). The uploaded copies are removed.
     pictures: how many the model sees; pages that are pictures come as such then."""
     kept, refused = list(there), []

@@ -272,9 +272,7 @@ class ChatView:
                 shown = now
                 plain = job.live.plain(session.plain_rounds.of(session.assistant.target_name))
                 numbers = {
-                    self.side: panel(
-                        job.live, None, plain=plain, past=past, gain=gain, claim=parts.TEXT_CLAIM
-                    ),
+                    self.side: panel(job.live, None, plain=plain, past=past, gain=gain, claim=parts.TEXT_CLAIM),
                     self.line: summary(job.live),
                 }
             # Numbers that did not change go along: an output left out is built anew by Gradio, which takes longer.
