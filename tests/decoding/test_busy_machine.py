@@ -103,9 +103,8 @@ def test_what_was_measured_among_busy_processes_is_not_kept_and_decides_nothing_
     proposed = sum(e.statistics.proposed for e in ended)
     rounds = sum(e.statistics.target_passes for e in ended)
     truly = gain(engine)
-    print(
-        f"drafting two pieces: x{truly:.2f}; {proposed} proposed in {rounds} rounds; {pair_stats.against_plain.draft.state}"
-    )
+    state = pair_stats.against_plain.draft.state
+    print(f"drafting two pieces: x{truly:.2f}; {proposed} proposed in {rounds} rounds; {state}")
     if truly < 1 / _CLEAR:
         assert proposed <= 0.3 * rounds
     elif truly > _CLEAR:

@@ -1,4 +1,4 @@
-"""Values as models write them: where JSON objects have theirs, what is almost JSON, and what a parameter's text means."""
+"""Values as models write them: where JSON objects have theirs, what is almost JSON, what a parameter's text means."""
 
 from __future__ import annotations
 
