@@ -2,9 +2,9 @@
 
 `python -m tests.ui.screenshots FOLDER` takes each page wide and narrow, light and dark, as `page-width-scheme.png`;
 with `--readme` only those the README shows, as `page.png`. OMNIDRAFT_MODELS names a folder with SmolLM2-135M-Instruct
-and Qwen2.5-Coder-0.5B. It starts the app with a fresh data folder on the latter in F32 and races; then on the former it
-asks for lessons, lets the drafter learn from them twice, and runs a drift schedule: some ten minutes on a machine that
-does nothing else.
+and Qwen2.5-Coder-1.5B. It starts the app with a fresh data folder on the latter and races; then on the former it asks
+for lessons, lets the drafter learn from them twice, and runs a drift schedule: some ten minutes on a machine that does
+nothing else.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from pathlib import Path
 from PIL import Image
 
 from omnidraft.lab.prompts import lesson_prompts
-from tests.forms import requantized
-from tests.real import QWEN, SMOL
+from tests.real import LARGE, SMOL
 from tests.ui.chatting import arrived, ask, new_chat, write
 from tests.ui.conftest import ARGUMENTS, CHROMIUM, ROOT, Server, write_settings
 
@@ -80,11 +79,11 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as data, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         try:
-            target = _models(given, Path(data, "models"))
-            folders = f"model_folders = ['{target.parent}']\n"
-            with _app(Path(data, "fresh"), folders, "--target", str(target)) as server:
+            models = _models(given, Path(data, "models"))
+            folders = f"model_folders = ['{models}']\n"
+            with _app(Path(data, "fresh"), folders, "--target", str(models / LARGE)) as server:
                 _race(browser, server, args.folder / "race.gif")
-            with _app(Path(data, "used"), folders + USED, "--target", str(target.parent / SMOL)) as server:
+            with _app(Path(data, "used"), folders + USED, "--target", str(models / SMOL)) as server:
                 _prepare(browser, server)
                 for name, path in PAGES.items():
                     for size, scheme in SHOWN[:1] if args.readme else SHOWN:
@@ -107,11 +106,11 @@ def _app(data: Path, settings: str, *arguments: str) -> Iterator[Server]:
 
 
 def _models(given: Path, folder: Path) -> Path:
-    """The real models in a folder, and a form of one of them where checking guesses costs little, which is returned."""
+    """A folder with the real models alone."""
     folder.mkdir()
-    for name in (SMOL, QWEN):
+    for name in (SMOL, LARGE):
         (folder / name).symlink_to((given / name).resolve())
-    return requantized(folder / QWEN, "F32", folder)
+    return folder
 
 
 def _prepare(browser, server: Server) -> None:
