@@ -16,6 +16,7 @@ from omnidraft.app.hub import Downloads
 from omnidraft.app.outlook import draft_with_the_quickest
 from omnidraft.app.session import Session
 from omnidraft.app.waiting import StillAnswering
+from omnidraft.backends.base import Aborted
 from omnidraft.errors import OmniDraftError, SettingsError
 from omnidraft.storage.paths import DataHome
 
@@ -66,6 +67,8 @@ class Sessions:
                 try:
                     if not unload_if_idle(session):
                         draft_with_the_quickest(session)
+                except Aborted:
+                    log.info("%s was stopped while it compared drafters.", session.profile)
                 except OmniDraftError as error:
                     log.warning("while %s was idle: %s", session.profile, error)
 

@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pytest
 
+import omnidraft.app.sessions
 from omnidraft.app import conversing, models_list, outlook
 from omnidraft.app.models_list import Room
 from omnidraft.app.outlook import Outlook
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.app.speeds import SpeedStore, speed_key
+from omnidraft.backends.base import Aborted
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama.devices import GPU, Device
 from omnidraft.decoding.acceptance import Average
@@ -222,5 +224,25 @@ def test_the_app_looks_for_itself(tmp_path, models, other):
     try:
         sessions.get().prepare()
         until(lambda: drafts(sessions.get()) == "other.gguf")
+    finally:
+        sessions.close()
+
+
+def test_what_stops_a_comparison_does_not_end_the_looking(tmp_path, monkeypatch):
+    looked = threading.Event()
+    calls = []
+
+    def stopped(session):
+        calls.append(session)
+        if len(calls) > 1:
+            looked.set()
+        raise Aborted
+
+    monkeypatch.setattr(omnidraft.app.sessions, "IDLE_CHECK", 0.01)
+    monkeypatch.setattr(omnidraft.app.sessions, "draft_with_the_quickest", stopped)
+    sessions = Sessions(find_data_home(tmp_path), "ada")
+    try:
+        sessions.get()
+        assert looked.wait(20)
     finally:
         sessions.close()
