@@ -21,9 +21,9 @@ from omnidraft.decoding.verify import Emission, Verdict
 from omnidraft.lab.prompts import TASKS, load_prompts
 from omnidraft.settings.config import ModelSettings, SamplingSettings
 from tests.answering import PLAIN, answered, loaded
+from tests.decoding.recorded import RECORDINGS
 from tests.real import LARGE, QWEN, SMOL
 
-RECORDINGS = Path(__file__).parent / "recordings"
 PROMPTS, TOKENS, PIECES = 5, 80, 12
 
 

@@ -41,9 +41,9 @@ class Target:
 
 
 TARGETS = (
-    Target("SmolLM2-135M-Instruct-Q4_1", {1: 7.5, 2: 8.9, 3: 10.5, 4: 12.0, 5: 13.0, 8: 16.3, 16: 31.3}),
-    Target("Qwen2.5-Coder-0.5B-Instruct-Q4_K_M", {1: 21.0, 2: 22.3, 3: 23.6, 4: 25.0, 5: 27.0, 8: 33.8, 16: 55.7}),
-    Target("Qwen2.5-Coder-1.5B-Instruct-Q4_K_M", {1: 46.2, 2: 54.9, 4: 61.1, 8: 88.3, 16: 156.5}),
+    Target("SmolLM2-135M-Instruct-Q4_1", {1: 6.7, 2: 8.5, 3: 9.4, 4: 10.3, 5: 11.4, 8: 15.4, 16: 26.6}),
+    Target("Qwen2.5-Coder-0.5B-Instruct-Q4_K_M", {1: 22.4, 3: 24.6, 5: 27.6, 8: 30.5, 16: 67.5}),
+    Target("Qwen2.5-Coder-1.5B-Instruct-Q4_K_M", {1: 45.2, 2: 50.6, 3: 53.5, 4: 57.6, 5: 60.2, 8: 70.1, 16: 128.8}),
 )  # fmt: skip
 
 
