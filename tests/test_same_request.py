@@ -32,7 +32,7 @@ from tests.real import GEMMA, QWEN, SMOL, real_model
 TINY = "tiny-target-a-f16.gguf"
 LARGER = "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M.gguf"
 MODELS = [TINY, SMOL, *(pytest.param(name, marks=pytest.mark.slow) for name in (QWEN, GEMMA, LARGER))]
-MODEL = ModelSettings(n_ctx=1024, threads=1)
+MODEL = ModelSettings(n_ctx=1024, threads=2)
 GREEDY = SamplingSettings(temperature=0.0, max_tokens=12)
 DRAFTS = (DraftSettings(mode="fixed", length=4), DraftSettings(enabled=False), DraftSettings())
 ASKED = ("hi", "Name three colours.", "Write a haiku about rain.", "def fib(n):", "Und auf Deutsch?", "中文呢？")
@@ -111,7 +111,7 @@ def test_the_same_request_has_the_same_text(name: str, models: Path, tmp_path: P
 
 def opened(home: Path, target: Path, models: Path) -> Session:
     made = Session(find_data_home(home), "ada", str(target), str(models / "smol-drafter-q8_0.gguf"))
-    made.apply(**{"model.n_ctx": 1024, "model.threads": 1, "learning.enabled": False})
+    made.apply(**{"model.n_ctx": 1024, "model.threads": 2, "learning.enabled": False})
     made.prepare()
     return made
 

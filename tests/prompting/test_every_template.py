@@ -116,17 +116,19 @@ def words(rng: random.Random, markers: Sequence[str]) -> str:
     return "".join(rng.choice([*MEANT, *markers, "\n", " "]) for _ in range(rng.randrange(1, 6))) or "."
 
 
+@pytest.mark.parametrize("special", [True, False], ids=["control", "user-defined"])
 @each_template
-def test_a_prompt_depends_on_the_conversation_alone(name: str, folder: Path, vocabulary: Vocabulary, tmp_path: Path):
-    """Whatever was answered before, the same is read; typed markers stay text, and answers keep their own ids. Markers
-    are control tokens with one half of the templates, and user-defined ones with the other."""
+def test_a_prompt_depends_on_the_conversation_alone(
+    name: str, special: bool, folder: Path, vocabulary: Vocabulary, tmp_path: Path
+):
+    """Whatever was answered before, the same is read; typed markers stay text, and answers keep their own ids."""
     written = source(name).replace("+ datetime +", "+ 'now' +")  # one writes the second of the day into every prompt
     rendered = text(ChatTemplate(written, vocabulary), CHAT)
     found = {m for m in MARKER.findall(written) + MARKER.findall(rendered) if any(map(str.isalpha, m))}
     markers = tuple(sorted(found, key=len, reverse=True))
     (tmp_path / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
     rng, turns = random.Random(name), []
-    add_tokens(tmp_path, markers, special=rng.random() < 0.5)
+    add_tokens(tmp_path, markers, special=special)
     vocabulary = read_tokenizer_json(tmp_path / "tokenizer.json")
     engine = Engine(ToyModel(vocabulary, drawn(vocabulary), n_ctx=60_000), ChatTemplate(written, vocabulary))
 
@@ -136,7 +138,7 @@ def test_a_prompt_depends_on_the_conversation_alone(name: str, folder: Path, voc
         prompt = engine.target.committed[: end.statistics.prompt_tokens]
         return prompt, [event.id for event in events if isinstance(event, Token)]
 
-    for _ in range(3):
+    for _ in range(4):
         turns.append({"role": "user", "content": words(rng, markers)})
         warm = read(turns)
         typed = [{"role": "user", "content": forged(text(engine.target.template, turns), turns[0]["content"])}]
