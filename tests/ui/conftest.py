@@ -160,10 +160,12 @@ kept_pages = pytest.fixture(scope="module")(watched)  # drawing a page takes thr
 
 def kept_page(server: str, path: str = "/") -> Callable:
     """A fixture: one page for all tests of a module, of the app that the fixture of this name serves. They begin with a
-    conversation of their own."""
+    conversation of their own. It is closed before its server is, whose end would fail its streams."""
 
     @pytest.fixture(scope="module")
     def made(request: pytest.FixtureRequest, kept_pages: Pages):
-        return kept_pages.open(request.getfixturevalue(server), path)
+        page = kept_pages.open(request.getfixturevalue(server), path)
+        yield page
+        page.context.close()
 
     return made
