@@ -8,11 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from omnidraft.chats import ChatStore
+from omnidraft.learning.adapters.serving import Adapters
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.adapters.versions import VERSION_NAME
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import DataHome, ProfilePaths
+
+VOCABULARY = "a vocabulary of a target"  # that versions are published for
+
+
+def learned_in(home: DataHome) -> Adapters:
+    return Adapters(home.profile().adapters, home.root.with_name("merged"))
 
 
 @dataclass
@@ -24,6 +31,7 @@ class Said:
     forgetting: set[str] = field(default_factory=set)
     forgotten: set[str] = field(default_factory=set)
     settings: dict[str, set] = field(default_factory=dict)
+    published: list[int] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
 
@@ -45,6 +53,8 @@ class Said:
                 self.settings.setdefault(name, set()).add(value)
             case {"set": name, "to": value}:
                 self.settings[name] = {value}
+            case {"published": name}:
+                self.published.append(int(name[1:]))
             case {"refused": why, "act": act}:
                 self.refused.append(f"{act}: {why}")
             case {"broken": why}:

@@ -20,8 +20,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from omnidraft.learning.adapters.store import KEPT
+from omnidraft.learning.adapters.versions import unfinished, write_merged
 from omnidraft.storage.paths import find_data_home
-from tests.crash.checks import Said, check
+from tests.crash.checks import VOCABULARY, Said, check, learned_in
 from tests.ui.conftest import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -123,6 +125,40 @@ def kill_many(tmp_path: Path, times: int, longest: float) -> None:
     )
     assert worked
     assert said.shown
+
+
+def kill_publishers(tmp_path: Path, times: int) -> None:
+    """What was published is served, whole, and merges as it would anew; nothing is left of what was not."""
+    home, made, numbers = find_data_home(tmp_path / "home"), tmp_path / "made.gguf", random.Random(times)
+    victims = Victims(home.root, tmp_path / "log.txt")
+    drafter, adapters = ROOT / "models" / "tiny-drafter-f16.gguf", learned_in(home)
+    try:
+        for number in range(times):
+            victims.kill_one("publish", number, "ready", numbers.uniform(0.0, 0.3))
+            check(home, victims.said)
+            choice = adapters.choose(drafter, VOCABULARY)
+            store, published = choice.learned_in, victims.said.published
+            assert store.pointer.highest >= max(published, default=0)
+            store.prune()
+            assert len(store.versions()) <= KEPT + 1
+            assert list(unfinished(store.folder)) == []
+            if choice.version is not None:
+                assert choice.file.read_bytes() == write_merged(drafter, choice.version.adapter, made).read_bytes()
+    finally:
+        victims.close()
+    print(f"{times} kills, {len(victims.said.published)} versions published")
+    assert len(victims.said.published) > times / 2
+
+
+@pytest.mark.timeout(280)
+def test_a_kill_while_learning_publishes_loses_nothing(tmp_path):
+    kill_publishers(tmp_path, 10)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_many_kills_while_learning_publishes_lose_nothing(tmp_path, pytestconfig):
+    kill_publishers(tmp_path, pytestconfig.getoption("--kills"))
 
 
 @pytest.mark.timeout(280)

@@ -9,8 +9,11 @@ import json
 import os
 import random
 import sys
+import tempfile
 import time
 from pathlib import Path
+
+import numpy as np
 
 import app as web
 from omnidraft import __main__ as terminal
@@ -19,11 +22,14 @@ from omnidraft.app.session import Session
 from omnidraft.chats import TextFile, export_json, import_json
 from omnidraft.cli import chat as terminal_chat  # noqa: F401 - loaded before the forks
 from omnidraft.errors import OmniDraftError
+from omnidraft.learning.adapters.store import Candidate, drop_candidate, keep_candidate
+from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, write_adapter
 from omnidraft.profiles.folders import remove_leftovers
 from omnidraft.settings.config import changed
 from omnidraft.settings.file import load_settings, save_settings
-from omnidraft.storage.files import keep_private
+from omnidraft.storage.files import keep_private, pack_arrays
 from omnidraft.storage.paths import find_data_home
+from tests.crash.checks import VOCABULARY, learned_in
 from tests.exports import elsewhere
 from ui import server  # noqa: F401 - loaded before the forks
 
@@ -126,6 +132,33 @@ def page(home: Path, seed: int, port: int) -> None:
     Page(home, seed).work()
 
 
+def publish(home: Path, seed: int, port: int) -> None:
+    """What learning does with versions, again and again: keeps a candidate, publishes, merges, sweeps, goes back."""
+    dice = np.random.default_rng(seed)
+    adapters = learned_in(find_data_home(home))
+    choice = adapters.choose(MODELS / "tiny-drafter-f16.gguf", VOCABULARY)
+    say(ready=True)
+    while True:
+        weights = {f"blk.0.attn_q.lora_{half}": dice.normal(0, 0.02, shape).astype(np.float32)
+                   for half, shape in (("a", (8, 192)), ("b", (192, 8)))}  # fmt: skip
+        store = choice.learned_in
+        keep_candidate(store.folder, Candidate(weights, "", 1, 0, ()))
+        version = store.publish(_files(weights), Meta("", VOCABULARY, rank=8))
+        say(published=version.name)
+        drop_candidate(store.folder)
+        choice = adapters.choose(choice.drafter, VOCABULARY)
+        adapters.drop_merged(keep=choice.file)
+        store.prune()
+        if dice.random() < 0.2:
+            store.choose(dice.choice([one.name for one in store.versions()]))
+
+
+def _files(weights: dict[str, np.ndarray]) -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        write_adapter(Path(folder, ADAPTER), weights, MODELS / "tiny-drafter-f16.gguf", 8)
+        return {ADAPTER: Path(folder, ADAPTER).read_bytes(), WEIGHTS: pack_arrays(weights)}
+
+
 def serve(home: Path, seed: int, port: int) -> None:
     say(ready=True)
     web.main(["--port", str(port), "--data-dir", str(home)])
@@ -159,7 +192,7 @@ def main(home: Path) -> None:
             os.dup2(null, 0)
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - only what `say` says shall be heard
             try:
-                {"page": page, "serve": serve, "chat": chat}[mode](home, int(seed), int(port))
+                {"page": page, "serve": serve, "chat": chat, "publish": publish}[mode](home, int(seed), int(port))
             except BaseException as error:
                 say(broken=f"{type(error).__name__}: {error}")
             os._exit(0)
