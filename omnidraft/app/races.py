@@ -33,7 +33,7 @@ class Races:
         with self._beginning:
             self._make_room()
             job = RaceJob(
-                plan, session.assistant, lambda: session.at_work,
+                plan, session.assistant, lambda: session.queue.at_work,
                 lambda: session.lent(plan.target) if plan.kept else None,
             )  # fmt: skip
             if self.latest is not None:

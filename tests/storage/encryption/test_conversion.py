@@ -13,7 +13,7 @@ from omnidraft.errors import SettingsError, StorageError
 from omnidraft.learning.material.history import History
 from omnidraft.processes import system
 from omnidraft.settings.file import load_settings
-from omnidraft.storage.encryption import change_passphrase, conversion, make_plain
+from omnidraft.storage.encryption import change_passphrase, conversion, header, make_plain
 from omnidraft.storage.encryption.conversion import MADE, OLD
 from omnidraft.storage.encryption.header import read_header
 from omnidraft.storage.paths import find_data_home
@@ -158,6 +158,11 @@ def test_what_cannot_be_copied_leaves_the_home_as_it_was(home, monkeypatch, seal
     with pytest.raises(StorageError, match="no space left"):
         opened(home, encrypt=True).__enter__()
     assert held(home) == before
+    monkeypatch.undo()
+    monkeypatch.setattr(header, "write_atomically", full)  # all files are written, and then not even the header fits
+    with pytest.raises(OSError, match="No space left"):
+        opened(home, encrypt=True).__enter__()
+    assert (held(home), conversion.is_unsettled(home)) == (before, False)
     root = Path(shutil.copytree(sealed, tmp_path / "back"))
     monkeypatch.setattr(conversion, "unseal", full)
     with pytest.raises(StorageError, match="no space left"):
