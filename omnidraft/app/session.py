@@ -60,7 +60,7 @@ class Session:
         self._open_chats()
         self.plain_rounds = PlainRounds()
         self.drift = DriftLab(home, self.assistant.profile)
-        self.queue = WorkList(self.drift.standing_still)
+        self.queue = WorkList(self._aside)
         self.tools = Toolbox(home.servers(profile))
         self.loading: Progress | None = None
         self.ending = False  # the program ends: nothing is loaded any more
@@ -338,11 +338,16 @@ class Session:
         while an answer is being written."""
         if (comparing := self._comparing) is not None:
             comparing.call_off()
-        with self._lock, self.drift.standing_still():
+        with self._lock, self._aside():
             if self.queue.busy:
                 raise StillAnswering
-            with self.races.aside():
-                yield
+            yield
+
+    @contextlib.contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Long work stands still in the block."""
+        with self.drift.standing_still(), self.races.aside():
+            yield
 
     def _own_target(self) -> Path:
         return choose_target(self._wanted[0], self.assistant.home, self.assistant.settings)
