@@ -121,8 +121,8 @@ class WorkList:
         | the next choice of a client who was let in (`again`) | behind all who came before, however many |
 
         Beside the list: models and what belongs to them are changed at once, while nobody has a turn, or refused while
-        a job is under way (`Session._alone`). Races stand still for all of that and for whoever waits, and go on
-        behind it (`GivingWay`); training stands still while a job runs (`Learner`), drift runs during a turn.
+        a job is under way (`Session._alone`). Drift runs and races stand still for each of these changes and each turn,
+        races for two seconds longer (`GivingWay`); training stands still while a job runs (`Learner`).
         """
         with self._lock:
             place = Place(begin, chat, first=not self.at_work)
@@ -162,10 +162,14 @@ class WorkList:
 
     def _work(self) -> None:
         while (place := self._next()) is not None:
-            with self._still():
-                self._begin(place)
-                if place.job is not None:
-                    place.job.run()
+            try:
+                with self._still():
+                    self._begin(place)
+                    if place.job is not None:
+                        place.job.run()
+            except Exception as error:
+                log.exception("a turn ended with a defect")
+                self._leave(place, error=error)
 
     def _next(self) -> Place | None:
         with self._lock:
@@ -174,24 +178,29 @@ class WorkList:
             return self._places[0] if self._places else None
 
     def _begin(self, place: Place) -> None:
-        before, given, failure = self.job, None, None
+        before = self.job
         try:
             given = place.begin(place)
-        except Exception as error:
-            if not isinstance(error, OmniDraftError):
-                log.exception("a turn ended with a defect")
-            failure = error
+        except OmniDraftError as error:
+            self._leave(place, error=error)
+            return
+        place.job = self.job if self.job is not before else None
+        self._leave(place, given)
+
+    def _leave(self, place: Place, given: Any = None, error: Exception | None = None) -> None:
+        """Its turn has begun, or never will."""
         with self._lock:
-            place.job = self.job if self.job is not before else None
             if place.taken_back:
                 self.take_back(place)
+            if place in self._places:
+                self._note_turn()
+                self._places.remove(place)
+            if place.begun.done():
                 return
-            self._note_turn()
-            self._places.remove(place)
-            if failure is None:
+            if error is None:
                 place.begun.set_result(given)
             else:
-                place.begun.set_exception(failure)
+                place.begun.set_exception(error)
 
     def _note_turn(self) -> None:
         now = time.monotonic()

@@ -188,6 +188,29 @@ def test_a_client_that_goes_away_leaves_its_turn_to_who_waits_behind(session):
     assert client.begun.result() is None
 
 
+class Broken:
+    """A job with a defect."""
+
+    over = True
+
+    def run(self) -> None:
+        raise ZeroDivisionError
+
+    def stop(self) -> None: ...
+
+
+def test_a_turn_that_ends_with_a_defect_is_followed_by_the_next(session):
+    def broken(_: Place) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        session.queue.enter(broken).outcome()
+    assert session.queue.enter(lambda _: session.start(Broken())).outcome()
+    begun: list[str] = []
+    assert as_a_client(session, begun, "next").outcome() is None
+    assert begun == ["next"]
+
+
 def test_a_full_queue_is_told_and_nothing_is_stored(session, monkeypatch):
     monkeypatch.setattr(waiting, "LONGEST", 1)
     asked_in(session, "one", "two")
