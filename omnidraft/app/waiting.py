@@ -78,9 +78,11 @@ class WorkList:
     def __init__(self, still: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
         self.job: Job | None = None
         self._still = still
-        self._lock = threading.RLock()
+        self._lock = threading.Condition()
         self._places: deque[Place] = deque()
+        # One for all turns: what each thread allocates for models it loads is not given back to the others.
         self._thread: threading.Thread | None = None
+        self._closed = False
         self._turn, self._last = 1.0, 0.0  # seconds between turns, and when the last began
 
     def __len__(self) -> int:
@@ -132,8 +134,12 @@ class WorkList:
                 raise StillAnswering
             if len(self._places) >= LONGEST and not again:
                 raise QueueFull(self._turn * len(self._places) / 2)
+            if self._closed:
+                self.take_back(place)
+                return place
             place.stored = store()
             self._places.append(place)
+            self._lock.notify_all()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="answer", daemon=True)
                 self._thread.start()
@@ -152,13 +158,15 @@ class WorkList:
 
     def close(self) -> None:
         """Take back all who wait, and end what is under way."""
-        for place in list(self._places):
-            self.take_back(place)
-        job, thread = self.job, self._thread
-        if job is not None:
-            job.stop()
-        if thread is not None:
-            thread.join(10)
+        with self._lock:
+            self._closed = True
+            self._lock.notify_all()
+            for place in list(self._places):
+                self.take_back(place)
+        if self.job is not None:
+            self.job.stop()
+        if self._thread is not None:
+            self._thread.join(10)
 
     def _work(self) -> None:
         while (place := self._next()) is not None:
@@ -173,15 +181,17 @@ class WorkList:
 
     def _next(self) -> Place | None:
         with self._lock:
-            if not self._places:
-                self._thread = None
+            self._lock.wait_for(lambda: self._places or self._closed)
             return self._places[0] if self._places else None
 
     def _begin(self, place: Place) -> None:
         before = self.job
         try:
             given = place.begin(place)
-        except OmniDraftError as error:
+        except Exception as error:
+            self.job = before  # what it began does not run
+            if not isinstance(error, OmniDraftError):
+                raise
             self._leave(place, error=error)
             return
         place.job = self.job if self.job is not before else None

@@ -203,8 +203,14 @@ def test_a_turn_that_ends_with_a_defect_is_followed_by_the_next(session):
     def broken(_: Place) -> None:
         raise ZeroDivisionError
 
+    def too_late(_: Place) -> None:
+        session.start(AnswerJob(session.assistant, AnswerRequest([])))
+        raise ModelError("It is refused behind its beginning.")
+
     with pytest.raises(ZeroDivisionError):
         session.queue.enter(broken).outcome()
+    with pytest.raises(ModelError):
+        session.queue.enter(too_late).outcome()
     assert session.queue.enter(lambda _: session.start(Broken())).outcome()
     begun: list[str] = []
     assert as_a_client(session, begun, "next").outcome() is None

@@ -152,12 +152,15 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
             scores = Logprobs(
                 prompted.model.vocabulary, template.answer_prefix if chat else "", prompt.text if echo else ""
             )
-        job = session.start(AnswerJob(session.assistant, wanted, begun="", listener=scores))
+        job = AnswerJob(session.assistant, wanted, begun="", listener=scores)
         if chat:
             reader = partial(template.reader, asked.tools.schemas if asked.tools is not None else {})
             form = ChatForm(job, reader(), asked.tools, scores)
-            return Reply(job, name, choice.index, choice.again, form, Checks(asked, reader))
-        return Reply(job, name, choice.index, choice.again, TextForm(job, echo, scores), Checks(asked, None))
+            reply = Reply(job, name, choice.index, choice.again, form, Checks(asked, reader))
+        else:
+            reply = Reply(job, name, choice.index, choice.again, TextForm(job, echo, scores), Checks(asked, None))
+        session.start(job)
+        return reply
 
 
 def _begun(messages: Any) -> tuple[Continued | None, Any]:
