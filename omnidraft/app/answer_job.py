@@ -133,7 +133,7 @@ class Listener:
 
 
 class AnswerJob:
-    """One answer: `run` writes it, on a thread of its own. `text` is all of it so far; `error` is a sentence if it
+    """One answer: `run` writes it. `text` is all of it so far; `error` is a sentence if it
     failed.
 
     Where the request goes on with an answer, `pieces` (text, origin) of it were shown before; `begun` is all of its
@@ -204,7 +204,7 @@ class AnswerJob:
         try:
             request = self._begun()
             while request is not None and not self.stopped:
-                with closing(self._assistant.answer(request, wait=False)) as events:
+                with closing(self._assistant.answer(request)) as events:
                     for event in events:
                         self._take(event)
                         # A stop that came before the engine had started counts as well.

@@ -35,56 +35,7 @@ from omnidraft.storage.paths import DataHome
 
 
 class Busy(OmniDraftError):
-    """Another answer is being written."""
-
-
-class _OneAtATime:
-    """Who has the models. Looking and taking are one step."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._taken = self._answering = False
-        self._left_to_do: Callable[[], object] | None = None
-
-    def take(self, answering: bool = False, refusal: str | None = None, timeout: float | None = None) -> bool:
-        """Whether it was free in time. answering: for what may take long, an answer or embeddings; Busy with `refusal`,
-        if one is given, while it is taken for that. Whoever loads models or swaps an adapter is waited for."""
-        with self._changed:
-            refused = lambda: refusal is not None and self._answering  # noqa: E731
-            if not self._changed.wait_for(lambda: not self._taken or refused(), timeout):
-                return False
-            if self._taken:
-                raise Busy(refusal)
-            self._taken, self._answering = True, answering
-            self._changed.notify_all()  # who will not wait for an answer need not look again
-            return True
-
-    def leave(self) -> None:
-        with self._changed:
-            act, self._left_to_do = self._left_to_do, None
-            try:
-                if act is not None:
-                    act()
-            finally:
-                self._taken = self._answering = False
-                self._changed.notify_all()
-
-    def soon(self, act: Callable[[], object]) -> bool:
-        """Whether `act` was done at once; else whoever has the models does it when leaving them."""
-        with self._changed:
-            if self._taken:
-                self._left_to_do = act
-            else:
-                act()
-            return not self._taken
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        self.take()
-        try:
-            yield
-        finally:
-            self.leave()
+    """Somebody else has the models."""
 
 
 class Assistant:
@@ -105,7 +56,8 @@ class Assistant:
         self._settings, self.warnings = load_settings(self.profile.settings)
         self.named = named
         self.loaded = LoadedPair(self.profile, home.cache, ephemeral=ephemeral)
-        self._models = _OneAtATime()
+        self._models = threading.Lock()  # had by whoever loads, answers, swaps an adapter
+        self._resizing = False  # whether the cache is to take up other settings
         self._learns = learn and not ephemeral
         self.learner = Learner(
             self.profile, home.cache, self.loaded.adapters, lambda: self.settings.learning, self._serve,
@@ -151,7 +103,7 @@ class Assistant:
         beside it.
         """
         adapter = adapter or (AUTO if self._learns else NO_ADAPTER)
-        with self._models.held():
+        with self._held():
             settings = self.settings
             self.learner.process.let_go()
             asked = LoadRequest(
@@ -178,13 +130,11 @@ class Assistant:
         if made is None:
             return True
         try:
-            if not self._models.take(timeout=0.1):
-                return False
-            try:
+            with self._held(timeout=0.1):
                 if self.loaded.take_up(made) and self.loaded.choice is not None:
                     self.learner.serving(self.loaded.choice)
-            finally:
-                self._models.leave()
+        except Busy:
+            return False
         finally:
             made.close()
         if made.choice.merged is not None:
@@ -196,44 +146,53 @@ class Assistant:
         """How many of the target's top ids learning wants with each token of an answer; 0 where nothing is learned."""
         return CAPTURE if self.learner.wants_answers else 0
 
-    def answer(self, request: AnswerRequest, *, wait: bool = True) -> Generator[Event, None, None]:
-        """Events of one answer; closing the generator or calling `stop` ends it early. Busy, if not `wait`ing, while
-        another one is written.
+    def answer(self, request: AnswerRequest) -> Generator[Event, None, None]:
+        """Events of one answer, once nobody else has the models; closing the generator or calling `stop` ends it early.
 
         The learner, who wants whole answers to somebody, does not hear of one that goes on, nor of one that captures
         nothing.
         """
-        self._models.take(True, None if wait else "Another answer is being written; stop it or wait for it.")
         tokens: list[Token] | None = [] if request.capture and request.continued is None else None
-        try:
-            self.learner.answer_begins()
-            with closing(self._engine().answer(request)) as events:
-                for event in events:
-                    if tokens is not None and isinstance(event, Token):
-                        tokens.append(event)
-                    yield event
-                    if tokens is not None and isinstance(event, Finished):
-                        self.learner.take(Answered(request, tokens, event))
-            if (failure := self._commit()) is not None:
-                yield Notice(failure)
-        finally:
+        with self._answering():
             try:
-                self._commit()
+                with closing(self._engine().answer(request)) as events:
+                    for event in events:
+                        if tokens is not None and isinstance(event, Token):
+                            tokens.append(event)
+                        yield event
+                        if tokens is not None and isinstance(event, Finished):
+                            self.learner.take(Answered(request, tokens, event))
+                if (failure := self._commit()) is not None:
+                    yield Notice(failure)
             finally:
-                self._release()
-
-    def _release(self) -> None:
-        self._models.leave()
-        self.learner.answer_ends()
+                self._commit()
 
     def embed(self, texts: Sequence[str | Sequence[int]], stopped: Callable[[], bool]) -> tuple[np.ndarray, int]:
-        """See `embedding.embed`; with the loaded target, while nobody else uses it. Busy if somebody does."""
-        self._models.take(True, "An answer is being written; wait for it.")
-        try:
-            self.learner.answer_begins()
+        """See `embedding.embed`; with the loaded target, once nobody else uses it."""
+        with self._answering():
             return embed(self._engine().target.model, texts, stopped)
+
+    @contextmanager
+    def _held(self, timeout: float = -1) -> Iterator[None]:
+        """Nobody else has the models in the block. Busy if somebody has them for so many seconds; -1: waits."""
+        if not self._models.acquire(timeout=timeout):
+            raise Busy("An answer is being written; stop it or wait for it.")
+        try:
+            yield
         finally:
-            self._release()
+            self._models.release()
+            if self._resizing:
+                self.resize_cache()
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Held, for what somebody waits for: training stands still."""
+        with self._held():
+            self.learner.answer_begins()
+            try:
+                yield
+            finally:
+                self.learner.answer_ends()
 
     def _commit(self) -> str | None:
         """Keep what the n-gram cache learned; a sentence if that failed (the next answer tries again)."""
@@ -246,11 +205,16 @@ class Assistant:
 
     def resize_cache(self) -> bool:
         """Have the open n-gram cache take up the settings: now (True), or once nobody is at work with it."""
-        return self._models.soon(self._resize_cache)
-
-    def _resize_cache(self) -> None:
-        if self.loaded.cache is not None:
-            self.loaded.cache.resize(self.settings.cache)
+        self._resizing = True
+        if not self._models.acquire(blocking=False):
+            return False
+        try:
+            self._resizing = False
+            if self.loaded.cache is not None:
+                self.loaded.cache.resize(self.settings.cache)
+        finally:
+            self._models.release()
+        return True
 
     def forget(self, store: ChatStore, chat: str) -> Forgotten:
         """Remove a conversation and all that was learned from it; `store` is the open store of conversations.
@@ -280,16 +244,14 @@ class Assistant:
     def unload(self) -> None:
         """Free the models and close the cache; `load` brings them back. Harmless when repeated."""
         self.stop()
-        with self._models.held():
+        with self._held():
             self.learner.process.let_go()
             self.loaded.close()
 
     @contextmanager
     def _learning_closed(self) -> Iterator[None]:
         """Hold nothing of what was said or learned, in files or memory, and go on with what the files say then."""
-        if not self._models.take(timeout=0):
-            raise Busy("An answer is being written; stop it or wait for it.")
-        try:
+        with self._held(timeout=0):
             cache = self.loaded.cache.settings if self.loaded.cache is not None else None
             try:
                 with self.learner.let_go():
@@ -299,8 +261,6 @@ class Assistant:
                 self.loaded.go_on(cache)
                 if self.loaded.pair is not None:
                     self._tell_learner()
-        finally:
-            self._models.leave()
 
     def _engine(self) -> Engine:
         if self.engine is None:

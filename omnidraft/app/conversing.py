@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
@@ -20,7 +19,7 @@ from omnidraft.app.catalog import same_file, suited
 from omnidraft.app.kept_answer import KeptAnswer
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.tool_use import UNSUPPORTED, ToolUse, decided
-from omnidraft.app.waiting import LOOK_EVERY, Place
+from omnidraft.app.waiting import Place
 from omnidraft.backends.pictures import Picture
 from omnidraft.chats import Conversation, Message, PictureFile, TextFile, files_meta
 from omnidraft.chats.records import messages_with_steps, open_call, steps_meta
@@ -82,52 +81,57 @@ def ask(
     store = (
         partial(session.store.append, chat, "user") if instead_of is None else partial(session.store.edit, instead_of)
     )
-    answer = partial(_new_answer, session, chat)
-    try:
-        if not files:
-            _let_others_first(session)
-        if not (files or pictures or session.busy or is_ready(session, chat)):
-            return _load_and_answer(session, chat, partial(store, text), answer)
-        with session.shown.asked(chat), _turn(session, chat):
+
+    def answer(question: Message) -> AnswerJob:
+        refuse_unseen(session, pictures)
+        return _new_answer(session, chat, question)
+
+    if not files:
+        begin = _begins(session, chat, answer, new=True)
+        return session.queue.enter(begin, chat, partial(store, text, pictures=pictures)).outcome()
+
+    def fitting(_: Place) -> AnswerJob:
+        with _turn(session, chat):
             refuse_unseen(session, pictures)
-            files = fitted(session, session.store.get(chat), text, files)
-            question = store(text, meta=files_meta(files), pictures=pictures)
-            return session.start(answer(question))
-    except StillAnswering:
-        waiting = partial(store, text, pictures=pictures)
-        if files or not session.wait_for_turn(chat, waiting, partial(_begin_waiting, session, chat, answer)):
-            raise
-    return None
+            fit = fitted(session, session.store.get(chat), text, files)
+            question = store(text, meta=files_meta(fit), pictures=pictures)
+            return session.start(_new_answer(session, chat, question))
+
+    with session.shown.asked(chat):
+        return session.queue.enter(fitting, waits=False).outcome()
 
 
-def _load_and_answer(
-    session: Session, chat: str, store: Callable[[], Message], answer: Answering, new: bool = True
-) -> AnswerJob | None:
-    """Store the question, or find the message that is written on or answered afresh, and load its model; meanwhile it
-    has a place in the queue, so that pages which arrive follow it, and it can be taken back (None). A `new` question
-    goes if nothing can be loaded."""
-    place = session.queue.enter(chat)
-    try:
-        message = store()
+def _begins(session: Session, chat: str, answer: Answering, new: bool = False) -> Callable[[Place], AnswerJob | None]:
+    """Begins what `answer` makes of the message that the place stored; None if it is taken back while its model loads.
+
+    What prevents it is told in the answer's place if it had to wait; else it is raised, and a `new` message goes.
+    """
+
+    def begin(place: Place) -> AnswerJob | None:
         try:
-            return _answer_in_queue(session, chat, message, answer, place)
-        except OmniDraftError:
-            if session.queue.holds(place) and new:
-                session.store.delete_turn(message.id)
+            with _turn(session, chat):
+                if place.taken_back:  # while the model was loaded, whatever was asked in the conversation since
+                    return None
+                session.store.select(place.stored.id)  # meanwhile, another version may have been shown
+                return session.start(answer(place.stored))
+        except OmniDraftError as error:
+            with suppress(StorageError):  # the conversation was deleted
+                if not place.first:
+                    _tell(session, chat, place.stored, error)
+                elif new and not place.taken_back:
+                    session.store.delete_turn(place.stored.id)
             raise
-    finally:
-        session.queue.leave(place)
+
+    return begin
 
 
-def _answer_in_queue(
-    session: Session, chat: str, message: Message, answer: Answering, place: Place
-) -> AnswerJob | None:
-    """None if it was taken back while the model was loaded, whatever was asked in the conversation since."""
-    with _turn(session, chat):
-        if not session.queue.holds(place):
-            return None
-        session.store.select(message.id)  # meanwhile, another version may have been shown
-        return session.start(answer(message))
+def _tell(session: Session, chat: str, message: Message, error: OmniDraftError) -> None:
+    """Why there is no answer, in its place."""
+    if message.role == "user":
+        session.store.append(chat, "assistant", "", parent=message.id, meta={"error": str(error)})
+    else:
+        meta = {**message.meta, "error": str(error)}
+        session.store.save_partial(message.id, message.content, meta, final=True)
 
 
 def edit(session: Session, chat: str, message: str, text: str, *sent: Any) -> AnswerJob | None:
@@ -138,24 +142,9 @@ def edit(session: Session, chat: str, message: str, text: str, *sent: Any) -> An
 
 def regenerate(session: Session, chat: str) -> AnswerJob | None:
     """Another answer to the last question, with a fresh seed, as a version beside the old one; it waits as `ask`."""
-    return _again(
-        session, chat, partial(_last_question, session, chat), partial(_new_answer, session, chat, fresh=True)
-    )
-
-
-def _again(session: Session, chat: str, find: Callable[[], Message], answer: Answering) -> AnswerJob | None:
-    """What `answer` makes of the message found, or its place in the queue (None), as `ask` has it."""
     _refuse_while_written(session, chat)
-    try:
-        _let_others_first(session)
-        if not (session.busy or is_ready(session, chat)):
-            return _load_and_answer(session, chat, find, answer, new=False)
-        with _turn(session, chat):
-            return session.start(answer(find()))
-    except StillAnswering:
-        if not session.wait_for_turn(chat, find, partial(_begin_waiting, session, chat, answer)):
-            raise
-    return None
+    begin = _begins(session, chat, partial(_new_answer, session, chat, fresh=True))
+    return session.queue.enter(begin, chat, partial(_last_question, session, chat)).outcome()
 
 
 def _last_question(session: Session, chat: str) -> Message:
@@ -165,36 +154,9 @@ def _last_question(session: Session, chat: str) -> Message:
     return path[-1] if path[-1].role == "user" else session.store.message(path[-1].parent or "")
 
 
-def _let_others_first(session: Session) -> None:
-    if len(session.queue):
-        raise StillAnswering("Others have been waiting longer.")
-
-
 def _refuse_while_written(session: Session, chat: str) -> None:
     if session.writing(chat):
         raise StillAnswering
-
-
-def _begin_waiting(session: Session, chat: str, answer: Answering, place: Place, message: Message) -> None:
-    """Begin what waits when its turn comes, unless it is taken back; what prevents that is told in the answer's
-    place."""
-    try:
-        while session.queue.holds(place):
-            if session.busy or not session.queue.is_first(place):
-                time.sleep(LOOK_EVERY)
-                continue
-            with suppress(StillAnswering):  # somebody could not wait
-                _answer_in_queue(session, chat, message, answer, place)
-                return
-    except OmniDraftError as error:
-        with suppress(StorageError):  # the conversation was deleted
-            if message.role == "user":
-                session.store.append(chat, "assistant", "", parent=message.id, meta={"error": str(error)})
-            else:
-                meta = {**message.meta, "error": str(error)}
-                session.store.save_partial(message.id, message.content, meta, final=True)
-    finally:
-        session.queue.leave(place)
 
 
 def refused(
@@ -219,7 +181,8 @@ def resume(session: Session, chat: str) -> AnswerJob | None:
     def more(answer: Message) -> AnswerJob:
         return _more_of(session, session.store.get(chat), session.store.path(chat)[:-1], answer)
 
-    return _again(session, chat, partial(_last_answer, session, chat), more)
+    _refuse_while_written(session, chat)
+    return session.queue.enter(_begins(session, chat, more), chat, partial(_last_answer, session, chat)).outcome()
 
 
 def _last_answer(session: Session, chat: str) -> Message:
@@ -233,16 +196,20 @@ def _last_answer(session: Session, chat: str) -> Message:
 
 def decide(session: Session, chat: str, message: str, call: str, choice: str) -> AnswerJob:
     """What the user says to a call that the last answer asks for; the answer goes on when all are decided about."""
-    with _turn(session, chat):
-        path, settings = session.store.path(chat), session.store.get(chat)
-        if not path or path[-1].id != message:
-            raise ModelError("This call was decided about already.")
-        steps, allowed, granted = decided(path[-1], call, choice, settings.tools or ())
-        if allowed != list(settings.tools or ()):
-            settings = session.store.update(chat, tools=allowed)
-        meta = {**path[-1].meta, "steps": steps_meta(steps)}
-        session.store.save_partial(message, path[-1].content, meta, final=True)
-        return session.start(_more_of(session, settings, path[:-1], session.store.message(message), granted))
+
+    def begin(_: Place) -> AnswerJob:
+        with _turn(session, chat):
+            path, settings = session.store.path(chat), session.store.get(chat)
+            if not path or path[-1].id != message:
+                raise ModelError("This call was decided about already.")
+            steps, allowed, granted = decided(path[-1], call, choice, settings.tools or ())
+            if allowed != list(settings.tools or ()):
+                settings = session.store.update(chat, tools=allowed)
+            meta = {**path[-1].meta, "steps": steps_meta(steps)}
+            session.store.save_partial(message, path[-1].content, meta, final=True)
+            return session.start(_more_of(session, settings, path[:-1], session.store.message(message), granted))
+
+    return session.queue.enter(begin, waits=False).outcome()
 
 
 def _new_answer(session: Session, chat: str, question: Message, fresh: bool = False) -> AnswerJob:

@@ -58,7 +58,7 @@ def _ids(text: str | Sequence[int], vocabulary: Vocabulary, n_ctx: int) -> list[
     return ids
 
 
-# Embeddings that are computed on a thread of their own, in turn with answers. Knows no page and stores nothing.
+# Embeddings in turn with answers. Knows no page and stores nothing.
 
 
 log = logging.getLogger("omnidraft.ui")
@@ -71,16 +71,15 @@ class EmbeddingJob:
         self.vectors: np.ndarray | None = None
         self.tokens = 0
         self.failure: OmniDraftError | None = None
-        self.over = False
         self._stopping = False
         self._assistant = assistant
         self._texts = texts
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="embeddings", daemon=True)
+        self._over = threading.Event()
 
-    def start(self) -> EmbeddingJob:
-        self._thread.start()
-        return self
+    @property
+    def over(self) -> bool:
+        return self._over.is_set()
 
     def stop(self) -> None:
         """Give up as soon as possible. Nothing happens to one that is over."""
@@ -90,9 +89,9 @@ class EmbeddingJob:
                 self._assistant.stop()
 
     def join(self, timeout: float | None = None) -> None:
-        self._thread.join(timeout)
+        self._over.wait(timeout)
 
-    def _run(self) -> None:
+    def run(self) -> None:
         try:
             self.vectors, self.tokens = self._assistant.embed(self._texts, lambda: self._stopping)
         except OmniDraftError as error:
@@ -102,4 +101,4 @@ class EmbeddingJob:
             self.failure = OmniDraftError("Something went wrong inside the program; its log has the details.")
         finally:
             with self._lock:
-                self.over = True
+                self._over.set()

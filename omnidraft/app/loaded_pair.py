@@ -171,8 +171,6 @@ class LoadedPair:
         """Pair a target that is loaded, from what was `opened`, with another drafter: what it has read stays read."""
         before = engine.memory
         self.keep_measured()
-        if asked.drafter is None:
-            engine.pair_drafter(None, None, None)
         self._pair(engine, asked)
         engine.memory = Memory(lookup=before.lookup)
         self._answer_with(engine, asked, opened)
@@ -238,6 +236,7 @@ class LoadedPair:
         if asked.drafter is None:
             settle()
             self._release_drafter()
+            engine.pair_drafter(None, None, None)
             return
         known = self.pair.drafter if self.pair is not None else None
         same = self.choice is not None and self.choice.drafter == asked.drafter

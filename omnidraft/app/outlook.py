@@ -174,7 +174,7 @@ def promise(session: Session, target: Path) -> str:
 def draft_with_the_quickest(session: Session) -> bool:
     """Where nobody chose a drafter, nobody waits, and passes of the target are measured: change to the one at hand that
     is expected to be clearly quicker, and have the next answer say so. Once behind each use, whose rounds tell more."""
-    quiet = session.compared < session.used < monotonic() - QUIET and not (session.busy or session.races.running)
+    quiet = session.compared < session.used < monotonic() - QUIET and not (session.queue.busy or session.races.running)
     if not quiet or not session.picks_drafter or _sound(session) is None:
         return False
     session.compared = session.used

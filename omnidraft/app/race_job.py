@@ -51,17 +51,17 @@ _FOLDER = "omnidraft-race-"  # names of races' temporary homes begin so
 class RaceJob:
     """One race. `view` is looked at from other threads while it changes; times: what its answers took.
 
-    others: whether somebody is at work whom it gives `way`; took: called when it has loaded its models into the
-    profile's assistant, as it does for what is kept. Its temporary home stays until `close`, so that the drafter can be
-    taught after the first race, and a lesson gone on with.
+    way: where it stands still for others; took: called when it has loaded its models into the profile's assistant, as
+    it does for what is kept. Its temporary home stays until `close`, so that the drafter can be taught after the first
+    race, and a lesson gone on with.
     """
 
     def __init__(
-        self, plan: RacePlan, own: Assistant, others: Callable[[], bool] = bool, took: Callable[[], object] = bool
+        self, plan: RacePlan, own: Assistant, way: GivingWay | None = None, took: Callable[[], object] = bool
     ) -> None:
         self.plan, self.view, self.times = plan, RaceView(), Times()
         self.started = time.time()
-        self.way = GivingWay(others, self._cut)
+        self._way = way or GivingWay()
         self._own, self._took = own, took
         self._assistant: Assistant | None = None
         self._resting: Assistant | None = None  # whose training was stopped, and goes on with the next lesson
@@ -133,12 +133,13 @@ class RaceJob:
         """End as soon as possible; what was scored, answered and trained stays."""
         self._cancelled.set()
         self._cut()
+        self._way.look()
 
     def _cut(self) -> None:
         """End what is being loaded or written, by this race and nobody else."""
         if (loading := self._loading) is not None:
             loading.call_off()
-        if (assistant := self._assistant) is not None and self.way.at_work:
+        if (assistant := self._assistant) is not None and self._way.at_work:
             assistant.stop()
 
     def free(self) -> None:
@@ -185,7 +186,7 @@ class RaceJob:
         if not self.plan.kept:
             learner.answer_begins()  # the profile's own training waits, as it does for an answer
         try:
-            with self.way.working(self._cancelled.is_set):
+            with self._way.working(self._cut, self._cancelled.is_set):
                 try:
                     run()
                 finally:
@@ -225,7 +226,7 @@ class RaceJob:
         view.phase, view.pairs, view.done, view.of = "racing", [], 0, len(plan.raced)
         self.times.pairs, self.times.answers, self.times.read = [], [], []
         assert self._assistant is not None
-        cancelled, interrupted = self._cancelled.is_set, lambda: self.way.wanted
+        cancelled, interrupted = self._cancelled.is_set, lambda: self._way.wanted
         for event in race(self._assistant, plan.raced, plan.sampling, plan.draft, cancelled, interrupted):
             if isinstance(event, Interrupted):
                 self._let_by()
@@ -267,9 +268,9 @@ class RaceJob:
         sampling = replace(plan.sampling, seed=None)
         assert self._assistant is not None
         self._assistant.learner.hold(False)
-        cancelled, interrupted = self._cancelled.is_set, lambda: self.way.wanted
+        cancelled, interrupted = self._cancelled.is_set, lambda: self._way.wanted
         for at in teach(self._assistant, lesson, sampling, plan.draft, cancelled, interrupted):
-            if isinstance(at, Interrupted) or self.way.wanted:
+            if isinstance(at, Interrupted) or self._way.wanted:
                 self._let_by()
             if isinstance(at, Lesson):
                 self._follow(at)
@@ -292,7 +293,7 @@ class RaceJob:
         learner, self.view.aside = self._assistant.learner, True
         learner.answer_begins()
         try:
-            self.way.let_by(self._cancelled.is_set)
+            self._way.let_by(self._cut, self._cancelled.is_set)
         finally:
             learner.answer_ends()
             self.view.aside = False
@@ -318,7 +319,7 @@ class RaceJob:
                 break
             except CalledOff:
                 self._go_on_or_stop()
-                self.way.let_by(self._cancelled.is_set)
+                self._way.let_by(self._cut, self._cancelled.is_set)
             finally:
                 self._loading = None
         self._took()

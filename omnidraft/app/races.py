@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from omnidraft.app.giving_way import GivingWay
 from omnidraft.app.race_job import RaceJob
 from omnidraft.app.race_view import RacePlan
 from omnidraft.app.waiting import StillAnswering
@@ -20,7 +21,7 @@ class Races:
 
     def __init__(self, session: Session) -> None:
         self.latest: RaceJob | None = None
-        self._session = session
+        self._session, self._way = session, GivingWay()
         self._beginning = threading.Lock()
 
     @property
@@ -33,9 +34,8 @@ class Races:
         with self._beginning:
             self._make_room()
             job = RaceJob(
-                plan, session.assistant, lambda: session.at_work,
-                lambda: session.lent(plan.target) if plan.kept else None,
-            )  # fmt: skip
+                plan, session.assistant, self._way, lambda: session.lent(plan.target) if plan.kept else None
+            )
             if self.latest is not None:
                 job.take_over(self.latest)
             self.latest = job
@@ -57,7 +57,7 @@ class Races:
 
     def aside(self) -> AbstractContextManager[None]:
         """It stands still in the block."""
-        return self.latest.way.ahead() if self.latest is not None else nullcontext()
+        return self._way.ahead()
 
     def free(self) -> bool:
         """Whether a race that stands still had memory to release, and did."""

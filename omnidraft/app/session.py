@@ -9,24 +9,22 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.catalog import choose_drafter, choose_target, same_file
 from omnidraft.app.changes import take_up, with_it
-from omnidraft.app.embedding import EmbeddingJob
 from omnidraft.app.race_job import RaceJob
 from omnidraft.app.races import Races
 from omnidraft.app.shown_chats import ShownChats
 from omnidraft.app.speeds import PlainRounds
 from omnidraft.app.tools.toolbox import Toolbox
-from omnidraft.app.waiting import Place, RequestQueue, StillAnswering
+from omnidraft.app.waiting import Job, StillAnswering, WorkList
 from omnidraft.backends.gguf.file import usable_info
-from omnidraft.chats import Message
 from omnidraft.chats.recovery import open_chats, recover
 from omnidraft.chats.store import LastDeleted
 from omnidraft.errors import ModelError, NoRoom, OmniDraftError
@@ -39,13 +37,14 @@ from omnidraft.storage.paths import DataHome
 from omnidraft.vocab.ngram_cache import NgramCache
 
 log = logging.getLogger("omnidraft.ui")
+J = TypeVar("J", bound=Job)
 
 
 class Session:
     """One profile at work. Methods may be called from any thread.
 
     store: its conversations; damaged: what there is to say about those that cannot be read; deleted: those deleted
-    last, for an undo; shown: the one its pages show; queue: who waits for a turn, clients and questions of its pages;
+    last, for an undo; shown: the one its pages show; queue: its work, asked for by pages and clients;
     loading: how far the model that is being loaded has come; choices: of models, the last one perhaps still under
     way; drift: its drift runs; tools: what its models may ask to be called.
     """
@@ -57,12 +56,11 @@ class Session:
         self.assistant = Assistant(home, profile, learn=True, named=target)
         self.profile = profile
         self.job: AnswerJob | None = None
-        self.embedding: EmbeddingJob | None = None
         self.races = Races(self)
         self._open_chats()
-        self.queue = RequestQueue()
         self.plain_rounds = PlainRounds()
         self.drift = DriftLab(home, self.assistant.profile)
+        self.queue = WorkList(self._aside)
         self.tools = Toolbox(home.servers(profile))
         self.loading: Progress | None = None
         self.ending = False  # the program ends: nothing is loaded any more
@@ -110,16 +108,6 @@ class Session:
         return self.assistant.loaded.target_file
 
     @property
-    def busy(self) -> bool:
-        """Whether an answer is being written or embeddings are being computed. A race gives way to both."""
-        return any(job is not None and not job.over for job in (self.job, self.embedding))
-
-    @property
-    def at_work(self) -> bool:
-        """Whether somebody is being answered, or waits for that."""
-        return self.busy or len(self.queue) > 0
-
-    @property
     def race(self) -> RaceJob | None:
         """The one under way, or the last one."""
         return self.races.latest
@@ -141,7 +129,7 @@ class Session:
 
     @contextlib.contextmanager
     def turn(self, asked: Callable[[], Path | None] = lambda: None) -> Iterator[None]:
-        """To prepare and start an answer: until the end of the block nobody else loads a model or starts one.
+        """To begin an answer: until the end of the block nobody else loads a model or begins one.
 
         Loads the profile's target, or for one answer what is `asked` for once the turn has begun. ModelError if that
         fails, StillAnswering while an answer is being written.
@@ -296,38 +284,13 @@ class Session:
             act(self.assistant.loaded.cache)
             self.assistant.loaded.cache.commit()
 
-    def start(self, job: AnswerJob) -> AnswerJob:
-        """Have the loaded target write an answer, inside a `turn`; StillAnswering while another is being written."""
-        with self._lock:
-            self._must_be_idle()
-            self.used = time.monotonic()
+    def start(self, job: J) -> J:
+        """Inside a `turn` of a place in the `queue`: what that is for, which runs behind its beginning."""
+        self.used = time.monotonic()
+        self.queue.job = job
+        if isinstance(job, AnswerJob):
             self.job = job
-            self.drift.stand_still_for(job)
-            threading.Thread(target=job.run, name="answer", daemon=True).start()
-            return job
-
-    def wait_for_turn(self, chat: str, store: Callable[[], Message], begin: Callable[[Place, Message], object]) -> bool:
-        """Store a question, and have `begin` wait for its place's turn on a thread of its own, unless it is taken back
-        (`stop`). False if nobody else is at work or waits. StillAnswering if one of the conversation waits already,
-        QueueFull if too many wait."""
-        with self._lock:
-            if not (self.busy or len(self.queue)):
-                return False
-            place = self.queue.enter(chat)
-            try:
-                threading.Thread(target=begin, args=(place, store()), name="waiting", daemon=True).start()
-            except BaseException:
-                self.queue.leave(place)
-                raise
-            return True
-
-    def embed(self, texts: Sequence[str | Sequence[int]]) -> EmbeddingJob:
-        """Start to turn texts into vectors, inside a `turn`, as `start` does."""
-        with self._lock:
-            self._must_be_idle()
-            self.used = time.monotonic()
-            self.embedding = EmbeddingJob(self.assistant, texts).start()
-            return self.embedding
+        return job
 
     def lent(self, target: Path) -> None:
         """A race has loaded this target here, which answers nobody else unless it is the profile's own."""
@@ -339,7 +302,8 @@ class Session:
         job = self.job
         if self.writing(chat) and job is not None:  # the API's answers belong to no conversation
             job.stop()
-        elif chat is not None and self.queue.take_back(chat):
+        elif chat is not None and (place := self.queue.of(chat)) is not None:
+            self.queue.take_back(place)
             path = self.store.path(chat)  # of a first question that is not stored yet: empty
             if path and path[-1].role == "user":
                 self.store.append(chat, "assistant", "", meta={"error": "It was taken back before its turn."})
@@ -361,11 +325,7 @@ class Session:
 
     def close(self) -> None:
         self.end()
-        self.queue.take_back()
-        for job in (self.job, self.embedding):
-            if job is not None:
-                job.stop()
-                job.join(10)
+        self.queue.close()
         self.races.close()
         self.drift.close()
         self.tools.close()
@@ -378,14 +338,16 @@ class Session:
         while an answer is being written."""
         if (comparing := self._comparing) is not None:
             comparing.call_off()
-        with self._lock, self.drift.standing_still():
-            self._must_be_idle()
-            with self.races.aside():
-                yield
+        with self._lock, self._aside():
+            if self.queue.busy:
+                raise StillAnswering
+            yield
 
-    def _must_be_idle(self) -> None:
-        if self.busy:
-            raise StillAnswering
+    @contextlib.contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Long work stands still in the block."""
+        with self.drift.standing_still(), self.races.aside():
+            yield
 
     def _own_target(self) -> Path:
         return choose_target(self._wanted[0], self.assistant.home, self.assistant.settings)

@@ -93,7 +93,7 @@ class Sessions:
 def unload_if_idle(session: Session) -> bool:
     """Free the models if nobody has asked anything for as long as the settings say."""
     minutes, training = session.settings.unload_after, session.assistant.learner.status().state == "training"
-    if session.busy or session.races.running or session.loaded is None or training:
+    if session.queue.busy or session.races.running or session.loaded is None or training:
         session.used = time.monotonic()
         return False
     if not minutes or time.monotonic() - session.used < minutes * 60:

@@ -1,21 +1,25 @@
-"""Who waits for a turn with a session, pages and clients of the API alike: first come, first served, and only so many.
+"""The list of work of a profile: who is answered, who waits for that, in which order. One thread does it.
 
-Knows no answers, no conversations and no clients.
+Knows no models, no conversations and no clients.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol
 
 from omnidraft.errors import ModelError, OmniDraftError
 
+log = logging.getLogger("omnidraft.ui")
 LONGEST = 32  # who comes when so many wait is better told to come back
-LOOK_EVERY = 0.05  # seconds between looks of those who wait
+LOOK_EVERY = 0.05  # seconds between looks of pages at what waits
 
 
 class StillAnswering(ModelError):
@@ -35,72 +39,178 @@ class QueueFull(OmniDraftError):
         super().__init__(f"Too many requests are waiting for this model; try again in {self.seconds} seconds.")
 
 
+class Job(Protocol):
+    """What takes long, and can be stopped from any thread."""
+
+    @property
+    def over(self) -> bool: ...
+
+    def run(self) -> object: ...
+
+    def stop(self) -> object: ...
+
+
 class Place:
-    """In the queue. chat: the conversation whose question waits; None: somebody else."""
+    """In the list. begin: what is done when its turn comes; chat: the conversation whose question waits, None: somebody
+    else; first: whether nobody was ahead when it came; stored: what was stored for it then; begun: what `begin` gave,
+    or the error it raised, None if it was taken back; job: what it began."""
 
-    def __init__(self, chat: str | None) -> None:
-        self.chat = chat
+    def __init__(self, begin: Callable[[Place], Any], chat: str | None, first: bool) -> None:
+        self.begin, self.chat, self.first = begin, chat, first
+        self.stored: Any = None
+        self.taken_back = False
+        self.begun: Future[Any] = Future()
+        self.job: Job | None = None
+
+    def outcome(self) -> Any:
+        """What `begin` gives, which is waited for, or raises; None at once if others were ahead."""
+        return self.begun.result() if self.first else None
 
 
-class RequestQueue:
-    """The places taken, and how long a turn took lately. It contains the conversations whose questions wait."""
+class WorkList:
+    """What pages and clients of the API asked for, in its order; it contains the conversations whose questions wait.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    When its turn comes a place begins, for which models may have to be loaded, and leaves the list; the job it began,
+    if it did, is run to its end before anybody else's turn. job: that, or the last one; still: what stands still around
+    each turn.
+    """
+
+    def __init__(self, still: Callable[[], AbstractContextManager[object]] = nullcontext) -> None:
+        self.job: Job | None = None
+        self._still = still
+        self._lock = threading.Condition()
         self._places: deque[Place] = deque()
+        # One for all turns: what each thread allocates for models it loads is not given back to the others.
+        self._thread: threading.Thread | None = None
+        self._closed = False
         self._turn, self._last = 1.0, 0.0  # seconds between turns, and when the last began
 
     def __len__(self) -> int:
         return len(self._places)
 
     def __contains__(self, chat: str | None) -> bool:
-        with self._lock:
-            return chat is not None and any(place.chat == chat for place in self._places)
+        return self.of(chat) is not None
 
-    @contextmanager
-    def place(self, again: bool = False) -> Iterator[Callable[[], bool]]:
-        """A place at the end until the block ends, which is when one's turn has begun or is given up; what tells
-        whether it is the first by now. QueueFull if too many wait, unless one was let in before (`again`)."""
-        own = self.enter(again=again)
-        try:
-            yield lambda: self.is_first(own)
-        finally:
-            self.leave(own)
-
-    def enter(self, chat: str | None = None, again: bool = False) -> Place:
-        """As `place`, until `leave`, or `take_back` of its conversation. StillAnswering if that waits already."""
-        own = Place(chat)
+    def of(self, chat: str | None) -> Place | None:
+        """The place of a conversation's question."""
         with self._lock:
-            if chat is not None and any(place.chat == chat for place in self._places):
+            return next((place for place in self._places if chat is not None and place.chat == chat), None)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job is under way."""
+        return self.job is not None and not self.job.over
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a job is under way, or somebody waits."""
+        return self.busy or len(self._places) > 0
+
+    def enter(
+        self, begin: Callable[[Place], Any], chat: str | None = None, store: Callable[[], object] = bool, *,
+        waits: bool = True, again: bool = False,
+    ) -> Place:  # fmt: skip
+        """A place in the list, at its end. `store` is called once it is sure, before its turn.
+
+        Who goes first:
+
+        | who comes | has its turn |
+        |---|---|
+        | a question, another answer, going on with one; a client of the API | behind all who came before |
+        | the like in a conversation of which one waits | never: StillAnswering |
+        | a question with files, what is decided about a call (not `waits`) | at once, or never: StillAnswering |
+        | who comes when so many wait | never: QueueFull |
+        | the next choice of a client who was let in (`again`) | behind all who came before, however many |
+
+        Beside the list: models and what belongs to them are changed at once, while nobody has a turn, or refused while
+        a job is under way (`Session._alone`). Drift runs and races stand still for each of these changes and each turn,
+        races for two seconds longer (`GivingWay`); training stands still while a job runs (`Learner`).
+        """
+        with self._lock:
+            place = Place(begin, chat, first=not self.at_work)
+            if chat in self:
                 raise StillAnswering("A question of this conversation waits already; take it back or wait for it.")
+            if not (waits or place.first):
+                raise StillAnswering
             if len(self._places) >= LONGEST and not again:
                 raise QueueFull(self._turn * len(self._places) / 2)
-            self._places.append(own)
-        return own
+            if self._closed:
+                self.take_back(place)
+                return place
+            place.stored = store()
+            self._places.append(place)
+            self._lock.notify_all()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="answer", daemon=True)
+                self._thread.start()
+        return place
 
-    def holds(self, own: Place) -> bool:
-        """Whether it was neither left nor taken back."""
+    def take_back(self, place: Place) -> None:
+        """It does not begin any more; what it has begun ends."""
         with self._lock:
-            return own in self._places
+            place.taken_back = True
+            if place in self._places:
+                self._places.remove(place)
+            if not place.begun.done():
+                place.begun.set_result(None)
+            if place.job is not None:
+                place.job.stop()
 
-    def is_first(self, own: Place) -> bool:
+    def close(self) -> None:
+        """Take back all who wait, and end what is under way."""
         with self._lock:
-            return bool(self._places) and self._places[0] is own
+            self._closed = True
+            self._lock.notify_all()
+            for place in list(self._places):
+                self.take_back(place)
+        if self.job is not None:
+            self.job.stop()
+        if self._thread is not None:
+            self._thread.join(10)
 
-    def leave(self, own: Place) -> None:
-        with self._lock:
-            if own in self._places:
-                if self._places[0] is own:
-                    self._note_turn()
-                self._places.remove(own)
+    def _work(self) -> None:
+        while (place := self._next()) is not None:
+            try:
+                with self._still():
+                    self._begin(place)
+                    if place.job is not None:
+                        place.job.run()
+            except Exception as error:
+                log.exception("a turn ended with a defect")
+                self._leave(place, error=error)
 
-    def take_back(self, chat: str | None = None) -> bool:
-        """Whether a question of this conversation waited, which does not any more; None: of any."""
+    def _next(self) -> Place | None:
         with self._lock:
-            kept = [place for place in self._places if place.chat is None or chat not in (None, place.chat)]
-            taken = len(kept) < len(self._places)
-            self._places = deque(kept)
-            return taken
+            self._lock.wait_for(lambda: self._places or self._closed)
+            return self._places[0] if self._places else None
+
+    def _begin(self, place: Place) -> None:
+        before = self.job
+        try:
+            given = place.begin(place)
+        except Exception as error:
+            self.job = before  # what it began does not run
+            if not isinstance(error, OmniDraftError):
+                raise
+            self._leave(place, error=error)
+            return
+        place.job = self.job if self.job is not before else None
+        self._leave(place, given)
+
+    def _leave(self, place: Place, given: Any = None, error: Exception | None = None) -> None:
+        """Its turn has begun, or never will."""
+        with self._lock:
+            if place.taken_back:
+                self.take_back(place)
+            if place in self._places:
+                self._note_turn()
+                self._places.remove(place)
+            if place.begun.done():
+                return
+            if error is None:
+                place.begun.set_result(given)
+            else:
+                place.begun.set_exception(error)
 
     def _note_turn(self) -> None:
         now = time.monotonic()

@@ -10,9 +10,8 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from typing import Protocol
 
 from omnidraft.errors import SettingsError
 from omnidraft.format import share
@@ -47,12 +46,6 @@ class Shown:
         """Prompts still to come, times the mean time of those so far."""
         left, timed = self.total - len(self.points), [point.seconds for point in self.points if not point.interrupted]
         return left * sum(timed) / len(timed) if timed else 0.0
-
-
-class Job(Protocol):
-    """Something that somebody waits for."""
-
-    def join(self) -> object: ...
 
 
 class DriftLab:
@@ -103,20 +96,6 @@ class DriftLab:
                 self._still -= 1
                 if self._still == 0:
                     self._resume()
-
-    def stand_still_for(self, job: Job) -> None:
-        """Until that is over."""
-        if not self.running:
-            return
-        with ExitStack() as still:
-            still.enter_context(self.standing_still())
-            behind = still.pop_all()
-
-        def wait() -> None:
-            with behind:
-                job.join()
-
-        threading.Thread(target=wait, name="drift stands still", daemon=True).start()
 
     def _resume(self) -> None:
         if self.running and self._child is not None:

@@ -65,20 +65,6 @@ def unseal(source: BinaryIO, target: BinaryIO, key: bytes) -> None:
         raise StorageError(DAMAGED) from None
 
 
-def opens(source: BinaryIO, key: bytes) -> bool:
-    """Whether the first block of a sealed file is as it was sealed with this key."""
-    from cryptography.exceptions import InvalidTag
-
-    if not is_sealed(source.read(len(MAGIC))):
-        return False
-    salt, block = source.read(_SALT), source.read(BLOCK + _TAG)
-    try:
-        _cipher(key, salt).decrypt(_nonce(0, not source.read(1)), block, MAGIC)
-    except (InvalidTag, ValueError):
-        return False
-    return True
-
-
 def sealed_bytes(data: bytes, key: bytes) -> bytes:
     target = io.BytesIO()
     seal(io.BytesIO(data), target, key)

@@ -16,6 +16,7 @@ from omnidraft.app.session import Session
 from omnidraft.backends.llama import estimate
 from omnidraft.decoding.events import Finished
 from omnidraft.errors import ModelError, NoRoom
+from omnidraft.processes.progress import CalledOff, Progress, watched
 from omnidraft.settings.config import CacheSettings, DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
 from tests.answering import ONE, answered
@@ -63,6 +64,22 @@ def test_it_comes_back_where_the_new_one_cannot_be_loaded(pair, models, tmp_path
     assert pair.asked == before
     assert pair.target.extend([1, 2, 3], 1).shape[0] == 1
     assert pair.drafter is not None
+
+
+def test_leaving_the_drafter_out_frees_it_or_changes_nothing_where_it_is_called_off(pair, models):
+    with_it = asking(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf")
+    pair.load(with_it)
+    drafter = pair.drafter
+    called_off = Progress(with_it.target)
+    called_off.call_off()
+    with watched(called_off), pytest.raises(CalledOff):
+        pair.load(asking(with_it.target))
+    assert (pair.drafter, pair.asked) == (drafter, with_it)
+    assert drafter.extend([1, 2, 3], 1).shape[0] == 1
+    pair.load(asking(with_it.target))
+    assert pair.drafter is None
+    with pytest.raises(ModelError, match="closed"):
+        drafter.extend([1, 2, 3], 1)
 
 
 # From one target to another and back: what the first had read is not read again, and its next answer is the same.

@@ -49,7 +49,7 @@ def said(session: Session, model) -> Reply:
     """A client of the API asked this model something."""
     info = ModelInfo(path=model, name=model.stem)
     (choice,) = CompletionRequest.chat(session, {"messages": HELLO}).choices
-    return api._answer(session, info.name, info, choice)
+    return session.queue.enter(lambda _: api._answer(session, info.name, info, choice)).begun.result()
 
 
 def over(session: Session) -> None:

@@ -66,7 +66,7 @@ def test_nothing_runs_before_its_user_has_allowed_it(session, chat):
     (asked,) = answer.steps[0].calls
     assert (asked.name, json.loads(asked.arguments), asked.state) == ("calculator", {"expression": "6 * 7"}, "asked")
     assert asked.result == ""
-    assert not session.busy
+    assert not session.queue.busy
     assert len(session.assistant.read) == 1
 
 

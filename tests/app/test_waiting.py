@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
-from contextlib import suppress
 
 import pytest
 
@@ -13,7 +10,7 @@ import omnidraft.app.session
 from omnidraft.app import conversing, waiting
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.session import Session, StillAnswering
-from omnidraft.app.waiting import QueueFull
+from omnidraft.app.waiting import Place, QueueFull
 from omnidraft.chats import TextFile
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
@@ -148,28 +145,15 @@ def test_files_do_not_wait_for_nobody_knows_whether_they_fit(session):
 # Clients of the API beside them
 
 
-def as_a_client(session, begun: list[str], name: str, gives_up: Callable[[], bool] = bool) -> threading.Thread:
+def as_a_client(session, begun: list[str], name: str) -> Place:
     """A request for an answer, as the API makes it."""
 
-    def wait(is_first) -> None:
-        while not gives_up():
-            if is_first() and not session.busy:
-                with suppress(StillAnswering), session.turn():
-                    request = AnswerRequest([{"role": "user", "content": name}])
-                    session.start(AnswerJob(session.assistant, request, begun=""))
-                    begun.append(name)
-                    return
-            time.sleep(0.05)
+    def begin(_: Place) -> None:
+        with session.turn():
+            session.start(AnswerJob(session.assistant, AnswerRequest([{"role": "user", "content": name}]), begun=""))
+            begun.append(name)
 
-    def run() -> None:
-        with session.queue.place() as is_first:
-            there.set()
-            wait(is_first)
-
-    there, thread = threading.Event(), threading.Thread(target=run, daemon=True)
-    thread.start()
-    assert there.wait(10)
-    return thread
+    return session.queue.enter(begin)
 
 
 def test_pages_and_clients_have_their_turn_in_the_order_of_asking(session):
@@ -195,14 +179,42 @@ def test_pages_and_clients_have_their_turn_in_the_order_of_asking(session):
 
 
 def test_a_client_that_goes_away_leaves_its_turn_to_who_waits_behind(session):
-    gone = threading.Event()
     asked_in(session, "one")
-    client = as_a_client(session, [], "two", gone.is_set)
+    client = as_a_client(session, [], "two")
     (third,) = asked_in(session, "three")
-    gone.set()
-    client.join(10)
+    session.queue.take_back(client)
     end_answer(session)
     until(lambda: session.writing(third))
+    assert client.begun.result() is None
+
+
+class Broken:
+    """A job with a defect."""
+
+    over = True
+
+    def run(self) -> None:
+        raise ZeroDivisionError
+
+    def stop(self) -> None: ...
+
+
+def test_a_turn_that_ends_with_a_defect_is_followed_by_the_next(session):
+    def broken(_: Place) -> None:
+        raise ZeroDivisionError
+
+    def too_late(_: Place) -> None:
+        session.start(AnswerJob(session.assistant, AnswerRequest([])))
+        raise ModelError("It is refused behind its beginning.")
+
+    with pytest.raises(ZeroDivisionError):
+        session.queue.enter(broken).outcome()
+    with pytest.raises(ModelError):
+        session.queue.enter(too_late).outcome()
+    assert session.queue.enter(lambda _: session.start(Broken())).outcome()
+    begun: list[str] = []
+    assert as_a_client(session, begun, "next").outcome() is None
+    assert begun == ["next"]
 
 
 def test_a_full_queue_is_told_and_nothing_is_stored(session, monkeypatch):

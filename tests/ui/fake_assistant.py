@@ -85,7 +85,7 @@ class FakeAssistant:
     def unload(self) -> None:
         self.engine = self.target = self.loaded.target_file = None
 
-    def answer(self, request: AnswerRequest, *, wait: bool = True) -> Iterator:
+    def answer(self, request: AnswerRequest) -> Iterator:
         self.read.append(list(request.prompt))
         self.begun.append(request.continued.text if request.continued else None)
         self.answered.append(self.target.name)

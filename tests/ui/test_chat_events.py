@@ -102,7 +102,8 @@ def begun(session, chat: str, text: str = "Hello") -> None:
 def begun_by_api(session) -> None:
     session.prepare()
     session.assistant.go_on.clear()
-    session.start(AnswerJob(session.assistant, AnswerRequest([])))
+    job = AnswerJob(session.assistant, AnswerRequest([]))
+    session.queue.enter(lambda _: session.start(job)).begun.result()
 
 
 def spoken(session) -> tuple[str, list]:

@@ -100,18 +100,15 @@ class Answering(Handlers):
         session, name = self.here(request, chat)
         sent = attachments.texts(files), attachments.pictures(files)
         if not text.strip():
-            yield {view.notice: note("Write a message to send with the files.") if files else ""}
-        elif editing and session.store.message(editing).role == "assistant":
+            return iter([{view.notice: note("Write a message to send with the files.") if files else ""}])
+        if editing and session.store.message(editing).role == "assistant":
             session.store.edit(editing, text, {"edited": True})
-            yield view.open(session, session.store.get(name), None, {view.box: ""})
-        elif editing:
-            start: Starting = partial(conversing.edit, session, name, editing, text, *sent)
-            lost = partial(conversing.refused, session, name, text, *sent, editing)
-            yield from view.run(session, name, followed, start, (text, files), asked=text, above=editing, lost=lost)
-        else:
-            start = partial(conversing.ask, session, name, text, *sent)
-            lost = partial(conversing.refused, session, name, text, *sent, None)
-            yield from view.run(session, name, followed, start, (text, files), asked=text, lost=lost)
+            return iter([view.open(session, session.store.get(name), None, {view.box: ""})])
+        start: Starting = partial(conversing.ask, session, name, text, *sent)
+        if editing:
+            start = partial(conversing.edit, session, name, editing, text, *sent)
+        lost = partial(conversing.refused, session, name, text, *sent, editing)
+        return view.run(session, name, followed, start, (text, files), asked=text, above=editing, lost=lost)
 
     @telling
     def example(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.SelectData) -> Updates:

@@ -249,7 +249,7 @@ class AdapterStore:
         if doomed:
             rejected = tuple(r for r in self.pointer.rejected if self.folder / r not in doomed)
             highest = max([self.pointer.highest, *(int(path.name[1:]) for path in doomed)])
-            left_so = replace(self.pointer, version=kept, rejected=rejected, through=0, highest=highest)
+            left_so = Pointer(kept, rejected, highest=highest, warm=self.starts_warm)  # `rejected` may have said it
             write_pointer(self.folder, left_so)
         for path in doomed:
             discard(path)

@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.embedding import EmbeddingJob
-from omnidraft.app.session import Session, StillAnswering
+from omnidraft.app.session import Session
 from omnidraft.app.waiting import LOOK_EVERY
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.gguf.file import ModelInfo
@@ -111,18 +111,21 @@ async def ends(job: AnswerJob | EmbeddingJob, request: Request) -> bool:
 
 
 async def when_idle(session: Session, request: Request, begin: Callable[[], Any], again: bool = False) -> Any:
-    """What `begin` gives, as soon as no answer is being written and nobody waits longer; BadRequest if the client goes
-    away before, QueueFull if too many wait and this request was not let in before (`again`)."""
-    with session.queue.place(again) as is_first:
-        while True:
+    """What `begin` gives when its turn comes; BadRequest if the client goes away before, QueueFull if too many wait and
+    this request was not let in before (`again`)."""
+    place = session.queue.enter(lambda _: begin(), again=again)
+    begun = asyncio.wrap_future(place.begun)
+    try:
+        while not begun.done():
             if await request.is_disconnected():
                 raise BadRequest(GONE, 499)
-            if is_first() and not session.busy:
-                try:
-                    return await run_in_threadpool(begin)
-                except StillAnswering:
-                    pass  # an answer of a page that cannot wait began in the meantime
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.wait([begun], timeout=LOOK_EVERY)
+    finally:
+        if not begun.done():
+            session.queue.take_back(place)
+    if (given := begun.result()) is None:
+        raise BadRequest(GONE, 499)
+    return given
 
 
 def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Reply:
@@ -149,12 +152,15 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
             scores = Logprobs(
                 prompted.model.vocabulary, template.answer_prefix if chat else "", prompt.text if echo else ""
             )
-        job = session.start(AnswerJob(session.assistant, wanted, begun="", listener=scores))
+        job = AnswerJob(session.assistant, wanted, begun="", listener=scores)
         if chat:
             reader = partial(template.reader, asked.tools.schemas if asked.tools is not None else {})
             form = ChatForm(job, reader(), asked.tools, scores)
-            return Reply(job, name, choice.index, choice.again, form, Checks(asked, reader))
-        return Reply(job, name, choice.index, choice.again, TextForm(job, echo, scores), Checks(asked, None))
+            reply = Reply(job, name, choice.index, choice.again, form, Checks(asked, reader))
+        else:
+            reply = Reply(job, name, choice.index, choice.again, TextForm(job, echo, scores), Checks(asked, None))
+        session.start(job)
+        return reply
 
 
 def _begun(messages: Any) -> tuple[Continued | None, Any]:

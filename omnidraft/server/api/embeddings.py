@@ -65,7 +65,7 @@ async def embed(session: Session, request: Request) -> Response:
 
 def _begin(session: Session, model: ModelInfo, wanted: Wanted) -> EmbeddingJob:
     with session.turn(lambda: model.path):
-        return session.embed(wanted.texts)
+        return session.start(EmbeddingJob(session.assistant, wanted.texts))
 
 
 def _reply(name: str, vectors: np.ndarray, tokens: int, encoded: bool) -> dict[str, Any]:

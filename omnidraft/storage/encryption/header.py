@@ -1,9 +1,8 @@
 """The file that makes a data home an encrypted one: its key, wrapped by a passphrase.
 
 The passphrase is stretched by scrypt; the wrapped key is authenticated, so a wrong passphrase is known for one before
-anything is read. Another passphrase wraps the same key anew, and no other file changes. A wrapped key that is replaced
-or not needed any more becomes a numbered copy beside the file, until the data was opened without it. Knows nothing of
-what is encrypted.
+anything is read. Another passphrase wraps the same key anew, in the place of the file as it was; no other file changes.
+Knows nothing of what is encrypted.
 """
 
 from __future__ import annotations
@@ -78,34 +77,20 @@ def read_header(root: Path) -> Header | None:
 
 
 def write_header(root: Path, header: Header) -> None:
-    """Have the home say this; what it said is kept as a copy if its key was wrapped otherwise."""
-    before = read_header(root)
-    if before is not None and before != header:
-        write_atomically(_next_copy(root), (root / HEADER).read_bytes())
+    """Have the home say this, in the place of what it said."""
     values = {name: value.hex() if isinstance(value, bytes) else value for name, value in asdict(header).items()}
     about = "The key of this folder's data, wrapped by a passphrase: without this file nobody can read it, ever."
     text = json.dumps({"about": about, "format": FORMAT, "version": VERSION, **values}, indent=1)
     write_atomically(root / HEADER, text.encode())
 
 
-def retire_header(root: Path) -> None:
-    """Have the home be a plain one; the header stays as a copy."""
+def drop_header(root: Path) -> None:
+    """Have the home be a plain one."""
     try:
-        os.rename(root / HEADER, _next_copy(root))
+        (root / HEADER).unlink()
     except OSError as error:
-        raise StorageError(f"{root / HEADER} cannot be renamed: {reason(error)}.") from error
+        raise StorageError(f"{root / HEADER} cannot be removed: {reason(error)}.") from error
     sync_folder(root)
-
-
-def header_copies(root: Path) -> list[Path]:
-    """The copies of earlier headers, the last one at the end."""
-    found = [(path.suffix[1:], path) for path in root.glob(f"{HEADER}.*")]
-    return [path for number, path in sorted((int(end), path) for end, path in found if end.isdecimal())]
-
-
-def _next_copy(root: Path) -> Path:
-    last = header_copies(root)[-1:]
-    return root / f"{HEADER}.{int(last[0].suffix[1:]) + 1 if last else 1}"
 
 
 def _cipher(passphrase: str, salt: bytes, cost: int):

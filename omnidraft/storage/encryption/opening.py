@@ -1,8 +1,8 @@
 """A data home is opened: made encrypted if that is wanted, its key unwrapped and held.
 
-Every program that uses a home shares its lock; one that converts it or changes its header has the lock for itself. A
-header is looked at first, so that nobody waits while another types a passphrase, and counts only if it is the same once
-the lock is there. Asks nobody itself (`passphrase`), and touches no file (`header`, `conversion`).
+Every program that uses a home shares its lock; one that converts it or changes its header has the lock for itself, and
+the header counts only as it is then. Who types a passphrase does so before, so that nobody waits for it. Asks nobody
+itself (`passphrase`), and touches no file of a profile (`conversion`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ import importlib.util
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.processes import system
 from omnidraft.storage import vault
-from omnidraft.storage.encryption.conversion import convert, is_unsettled, refuse_unlike, settle
-from omnidraft.storage.encryption.header import Header, header_copies, read_header, retire_header, wrap, write_header
+from omnidraft.storage.encryption.conversion import convert, is_unsettled, settle
+from omnidraft.storage.encryption.header import Header, drop_header, read_header, wrap, write_header
 from omnidraft.storage.encryption.passphrase import Asked
 from omnidraft.storage.files import erase
 from omnidraft.storage.paths import data_root, find_data_home
@@ -51,94 +52,81 @@ def open_home(explicit: Path | str | None, asked: Asked, encrypt: bool = False) 
     encrypt: make it so first, if it is not. What an interrupted conversion left goes first. SettingsError if there is
     no passphrase or a wrong one, StorageError if the home cannot be converted or this system cannot do it.
     """
-    home = _Home(data_root(explicit), asked)
+    root = data_root(explicit)
     while True:
-        header = read_header(home.root)
-        if (header is None and encrypt) or is_unsettled(home.root):
-            home.settle(encrypt)
-            continue
-        key = home.key(header)
-        lock = _shared(home.root)
-        if read_header(home.root) == header:
-            return _opened(home.root, key, lock)
+        _ask(root, asked, encrypt)
+        lock = _shared(root)
+        try:
+            header = read_header(root)
+            if not is_unsettled(root) and not (encrypt and header is None):
+                return Opened(_held(root, header, asked), lock)
+        except BaseException:
+            lock.release()
+            raise
         lock.release()
+        find_data_home(root)
+        with _alone(root) as header:
+            if encrypt and header is None:
+                key = os.urandom(KEY_BYTES)
+                convert(root, b"", key, partial(write_header, root, wrap(key, asked.new(_NEEDS_NEW))))
 
 
 def make_plain(explicit: Path | str | None, asked: Asked) -> Path:
     """Make an encrypted home readable to everybody again; where it is."""
-    home = _Home(data_root(explicit), asked)
-    with home.alone() as (header, key):
-        if header is not None:  # else an interrupted way back has just ended
-            convert(home.root, key, False, lambda: retire_header(home.root))
-    return home.root
+    root = data_root(explicit)
+    with _encrypted(root, asked) as (_, key):
+        convert(root, key, b"", partial(drop_header, root))
+    return root
 
 
 def change_passphrase(explicit: Path | str | None, asked: Asked, new: Asked) -> Path:
     """Have the key wrapped by another passphrase; where the home is."""
-    home = _Home(data_root(explicit), asked)
-    home.key(read_header(home.root))  # who does not know the old one is not asked for another
+    root = data_root(explicit)
     missing = "Give the new passphrase on a terminal, with --new-passphrase-file or OMNIDRAFT_NEW_PASSPHRASE."
-    new.new(missing)
-    with home.alone() as (header, key):
-        if header is None:
-            raise SettingsError(NOT_ENCRYPTED.format(home.root))
-        refuse_unlike(home.root, key)
-        write_header(home.root, wrap(key, new.new(missing), header.cost))
-    return home.root
+    with _encrypted(root, asked) as (header, key):  # who does not know the old one is not asked for another
+        write_header(root, wrap(key, new.new(missing), header.cost))
+    return root
 
 
-class _Home:
-    """A home and who knows its passphrase, and is asked for it once."""
-
-    def __init__(self, root: Path, asked: Asked) -> None:
-        self.root, self._asked = root, asked
-        self._known: tuple[Header | None, bytes] = None, b""
-
-    def key(self, header: Header | None) -> bytes:
-        """The key in a header; b"" where there is none."""
-        if header is None:
-            return b""
+def _ask(root: Path, asked: Asked, encrypt: bool = False) -> None:
+    """Have a passphrase typed that will be needed if the home stays as it is."""
+    if read_header(root) is not None:
+        _known(root, asked)
+    elif encrypt:
         _check_system()
-        if self._known[0] != header:
-            self._known = header, header.key(self._asked.known(locked(self.root)))
-        return self._known[1]
+        asked.new(_NEEDS_NEW)
 
-    @contextmanager
-    def alone(self, plain: bool = False) -> Iterator[tuple[Header | None, bytes]]:
-        """The header and its key as they are while no other program uses the home, and nothing of a conversion is left
-        in it. StorageError if a program does.
 
-        plain: it may be plain; SettingsError otherwise.
-        """
-        lock = FileLock(self.root / LOCK)
-        while True:
-            header = read_header(self.root)
-            key = self.key(header)
-            if header is None and not (plain or is_unsettled(self.root)):
-                raise SettingsError(NOT_ENCRYPTED.format(self.root))
-            if not lock.acquire():
-                raise StorageError(busy(self.root))
-            if read_header(self.root) == header:
-                break
-            lock.release()
-        try:
-            vault.sweep()
-            settle(self.root, key)
-            yield header, key
-        finally:
-            lock.release()
+def _known(root: Path, asked: Asked) -> str:
+    _check_system()
+    return asked.known(locked(root))
 
-    def settle(self, encrypt: bool) -> None:
-        """Remove what a conversion left; then, if the home is plain, make it encrypted if that is wanted."""
-        _check_system()
-        if encrypt and read_header(self.root) is None:
-            self._asked.new(_NEEDS_NEW)
-        find_data_home(self.root)
-        with self.alone(plain=True) as (header, _):
-            if header is None and encrypt:
-                key = os.urandom(KEY_BYTES)
-                made = wrap(key, self._asked.new(_NEEDS_NEW))
-                convert(self.root, key, True, lambda: write_header(self.root, made))
+
+@contextmanager
+def _alone(root: Path) -> Iterator[Header | None]:
+    """The home's header while no other program uses it (StorageError if one does); what conversions left is gone."""
+    lock = FileLock(root / LOCK)
+    if not lock.acquire():
+        raise StorageError(busy(root))
+    try:
+        vault.sweep()
+        header = read_header(root)
+        settle(root)
+        yield header
+    finally:
+        lock.release()
+
+
+@contextmanager
+def _encrypted(root: Path, asked: Asked) -> Iterator[tuple[Header, bytes]]:
+    """Header and key of an encrypted home while no other program uses it. SettingsError of a plain one."""
+    if read_header(root) is not None:
+        _known(root, asked)
+        with _alone(root) as header:
+            if header is not None:
+                yield header, header.key(_known(root, asked))
+                return
+    raise SettingsError(NOT_ENCRYPTED.format(root))
 
 
 def _shared(root: Path) -> FileLock:
@@ -150,34 +138,17 @@ def _shared(root: Path) -> FileLock:
     return lock
 
 
-def _opened(root: Path, key: bytes, lock: FileLock) -> Opened:
-    """The lock goes with what is returned, and is released if nothing is."""
-    try:
-        _drop_copies(root, key)
-        if not key:
-            return Opened(None, lock)
-        vault.sweep()
-        opened = Vault(root, key)
-        opened.hold()
-        return Opened(opened, lock)
-    except BaseException:
-        lock.release()
-        raise
-
-
-def _drop_copies(root: Path, key: bytes) -> None:
-    """Erase the headers of earlier states, if every file opens as what the home is now."""
-    copies = header_copies(root)
-    if not copies:
-        return
-    try:
-        refuse_unlike(root, key)
-    except StorageError as error:
-        if not key:
-            raise StorageError(f"{error} {HEADER} is missing, and {copies[-1]} is its last copy.") from None
-        return  # damaged, or written just now: the next start looks again
-    for copy in copies:
+def _held(root: Path, header: Header | None, asked: Asked) -> Vault | None:
+    """The key of a home, held from now on; None of a plain one."""
+    if header is None:
+        return None
+    key = header.key(_known(root, asked))
+    for copy in root.glob(f"{HEADER}.*"):  # of the header before, as earlier versions left them
         erase(copy)
+    vault.sweep()
+    held = Vault(root, key)
+    held.hold()
+    return held
 
 
 def _check_system() -> None:

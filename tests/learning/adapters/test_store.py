@@ -40,6 +40,14 @@ def test_forgetting_a_conversation_leaves_what_the_owner_chose_in_place_of_a_ver
     assert (store.current(), AdapterStore(store.folder).starts_warm) == (None, warm)
 
 
+def test_forgetting_what_an_earlier_program_rolled_back_leaves_the_bare_drafter_drafting(store):
+    first = published(store, "a")
+    write_pointer(store.folder, replace(store.pointer, version=None, rejected=(first.name,)))
+    assert not store.starts_warm
+    assert store.forget("a") == [first.name]
+    assert not AdapterStore(store.folder).starts_warm
+
+
 def test_what_an_earlier_program_rolled_back_serves_only_if_it_is_chosen(store):
     first, second = published(store), published(store)
     write_pointer(store.folder, replace(store.pointer, version=first.name, rejected=(second.name,)))
