@@ -13,16 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from omnidraft.prompting.formats.chat_format import (
-    ArgumentShape,
     CallShape,
-    JsonArguments,
     JsonCalls,
     LooseArguments,
     NamedCalls,
     TagArguments,
     WrittenCall,
 )
-from omnidraft.prompting.formats.json_values import CLOSERS, Path
+from omnidraft.prompting.formats.json_values import CLOSERS
 from omnidraft.prompting.formats.pattern import (
     ID,
     KEY,
@@ -71,6 +69,10 @@ def gapped(text: str) -> tuple[Item, ...]:
     return pieces([*parts, text[at:]])
 
 
+# What stands between name and arguments, how they are written, and what follows them.
+Shown = tuple[Pattern, TagArguments | LooseArguments | None, str]
+
+
 def behind_marks(text: str, marks: Sequence[Sequence[Item]]) -> str:
     """What stands behind the last of the marks."""
     for mark in marks:
@@ -79,14 +81,11 @@ def behind_marks(text: str, marks: Sequence[Sequence[Item]]) -> str:
     return text
 
 
-def learn_arguments(one: str, more: str, number: str) -> tuple[Pattern, ArgumentShape, str] | None:
-    """(what stands between name and arguments, how they are written, what follows them); None if that is not seen.
-
-    Renderings from behind the name on, with one argument, with two, and with one that is a number.
-    """
+def learn_arguments(one: str, more: str, number: str) -> Shown | None:
+    """Of renderings from behind the name on, with one argument, with two, and with one that is a number."""
     place = json_place(one)
     if place is not None:
-        return gapped(one[: place[0]]), JsonArguments(), one[place[1] :]
+        return gapped(one[: place[0]]), None, one[place[1] :]
     lead, middle, behind = _around(one)
     if TEXT not in one or TEXT in lead:
         return None
@@ -120,7 +119,7 @@ def _around(one: str) -> tuple[str, str, str]:
     return lead, middle, behind
 
 
-def _loose(lead: str, assign: str, quote: str, behind: str) -> tuple[Pattern, ArgumentShape, str] | None:
+def _loose(lead: str, assign: str, quote: str, behind: str) -> Shown | None:
     opener, sign = lead.rstrip()[-1:], assign.strip()
     rest = behind.removeprefix(quote).lstrip()
     closer = CLOSERS.get(opener)
@@ -130,7 +129,7 @@ def _loose(lead: str, assign: str, quote: str, behind: str) -> tuple[Pattern, Ar
     return gapped(lead), LooseArguments(closer, sign, own), rest[1:]
 
 
-def _tags(lead: str, middle: str, plain: str, behind: str, more: str) -> tuple[Pattern, ArgumentShape, str] | None:
+def _tags(lead: str, middle: str, plain: str, behind: str, more: str) -> Shown | None:
     second, found, _ = more.partition(TEXT)[2].partition(KEYS[1])
     if not found:
         return None
@@ -322,23 +321,15 @@ def _opening(text: str) -> Pattern:
 def _json_body(value: Mapping[str, Any]) -> JsonCalls | None:
     if len(value) == 1 and next(iter(value)) in NAMES:
         return JsonCalls(keyed=True)
-    places = list(_places(value))
-    names = [path for path, inner in places if inner == NAMES[0] or inner == named_id(0)]
-    given = [path for path, inner in places if _is_given(inner)]
+    inner = {key: each for part in value.values() if isinstance(part, Mapping) for key, each in part.items()}
+    names = [key for key, each in (*value.items(), *inner.items()) if each in (NAMES[0], named_id(0))]
+    given = [key for key, each in (*value.items(), *inner.items()) if _is_given(each)]
     if not names or not given:
         return None
     known = JsonCalls()
     return JsonCalls(
-        frozenset(names[:1]) | known.names, frozenset(given[:1]) | known.arguments, others=known.others | set(value)
+        known.names.union(names[:1]), known.arguments.union(given[:1]), known.others.union(value)
     )  # fmt: skip
-
-
-def _places(value: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    for key, inner in value.items():
-        yield (key,), inner
-        if isinstance(inner, Mapping):
-            for deeper, innermost in inner.items():
-                yield (key, deeper), innermost
 
 
 def _is_given(value: Any) -> bool:

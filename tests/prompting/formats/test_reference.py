@@ -17,10 +17,7 @@ LEAST = 0.97
 
 def read_case(form: ChatFormat, case: Mapping[str, Any], size: int = 0) -> Reading:
     tools = schemas(case.get("tools") or ())
-    return read(
-        form, case["input"], tools, case.get("genprompt") or "", size=size, whole=not case.get("partial"),
-        only_json=bool(case.get("schema")),
-    )  # fmt: skip
+    return read(form, case["input"], tools, case.get("genprompt") or "", size=size, whole=not case.get("partial"))
 
 
 def counts(case: Mapping[str, Any]) -> bool:
