@@ -122,7 +122,7 @@ def _arguments(
 
 # What begins one; the braces may be doubled, the object's own or all of them, as some templates show how calls are
 # written.
-_BEGUN = re.compile(r'\{(?P<inner>\{)?\s*(?:"(?P<key>\w*)(?P<closed>"(?:\s*:\s*"(?P<value>[^"\\]*)")?)?)?')
+_BEGUN = re.compile(r'\{(?P<inner>\{)?\s*(?:"(?P<key>[^"\\]*)(?P<closed>"(?:\s*:\s*"(?P<value>[^"\\]*)")?)?)?')
 
 
 def json_call(text: str, at: int, body: JsonCalls, tools: Tools) -> Read | None:
@@ -160,7 +160,8 @@ def _object(text: str, at: int, inner: str | None) -> tuple[str, int]:
     single = text[at:].replace("{{", "{").replace("}}", "}")
     size = json_end(single, 0)
     written = single[: max(0, size)]
-    return written, at + size + written.count("{") + written.count("}") if size > 0 else size
+    end = at + size + written.count("{") + written.count("}")
+    return written, size if size <= 0 else end if end <= len(text) else 0
 
 
 def whole_call(value: Mapping[str, Any], written: str, body: JsonCalls, tools: Tools) -> Call | None:
@@ -200,7 +201,7 @@ def _partial(text: str, body: JsonCalls, tools: Tools, doubled: bool) -> Call:
     if name is None or given is None or doubled:
         return Call(name or "", "")
     end = json_end(given[1], 0)
-    return Call(name, given[1][:end] if end > 0 else given[1])
+    return Call(name, given[1][:end] if end > 0 else given[1].rstrip())
 
 
 # An answer that is one JSON object and nothing else, perhaps in a fence, is a call where it has arguments that fit:

@@ -233,7 +233,7 @@ def learn_calls(
         seen = _seen(probe, way, behind, thoughts)
         if seen is None:
             continue
-        shape = _json_calls(seen, turn_end) or _named_calls(seen, turn_end)
+        shape = _shape(seen, turn_end)
         if shape is not None:
             return (replace(shape, written=written_call(*_parts(seen.one), _parts(seen.more)[1], shape, turn_end)),)
     return ()
@@ -271,51 +271,49 @@ def _without_end(tail: Sequence[Item], turn_end: Pattern) -> tuple[Item, ...]:
     return tuple(tail)
 
 
-# Calls as JSON objects
+def _shape(seen: Calls, turn_end: Pattern) -> CallShape | None:
+    """What stands before, between and behind calls: JSON objects, or names with arguments."""
+    objects = [_call_objects(text) for text in (seen.one, seen.two, seen.after)]
+    body = _json_body(objects[0][0][2]) if objects[0] else None
+    if body is not None:
+        start, end, _ = objects[0][0]
+        two, after = objects[1], seen.after[: objects[2][0][0]] if objects[2] else ""
+        between = gapped(seen.two[two[0][1] : two[1][0]]) if len(two) == 2 else ()
+    elif (found := learn_arguments(*(_parts(text)[1] for text in (seen.one, seen.more, seen.number)))) is not None:
+        before, behind = _parts(seen.one)
+        lead, arguments, rest = found
+        start, end, after = len(before), len(seen.one) - len(rest), _parts(seen.after)[0]
+        body = NamedCalls((NAME, *lead), arguments)
+        between = _between(seen.two, behind[behind.find(TEXT) : len(behind) - len(rest)])
+    else:
+        return None
+    opening, tail = _opening(seen.one[:start], body), _without_end(gapped(seen.one[end:]), turn_end)
+    rest = between[common_start(between, tail) :]
+    own = common_end(rest, opening)
+    others = [_opening(after, body), rest[len(rest) - own :] if own else rest]
+    others = [each for each in others if each not in ((), opening) and each[0] not in (",", ";")]
+    closers = _closers(tail, between[: len(between) - own])
+    return CallShape((opening, *dict.fromkeys(others)), body, closers)
 
 
-def _call_objects(text: str) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
-    """Where JSON objects with a name and an argument in them stand, outermost first."""
-    behind = 0
+def _opening(text: str, body: JsonCalls | NamedCalls) -> Pattern:
+    """What opens a call; a sign right in front of a tag is part of it."""
+    items = gapped(text)
+    if isinstance(body, JsonCalls):
+        return items[:-1] if items[-1:] == ("[",) else items  # of a list, which is read anyway
+    glued = len(items) > 1 and not is_tag(items[0]) and is_tag(items[1]) and isinstance(items[0], str)
+    start = f"{items[0]}{items[1]}" if glued else "\0"
+    return (start, *items[2:]) if text.lstrip().startswith(start) else items
+
+
+def _call_objects(text: str) -> list[tuple[int, int, Mapping[str, Any]]]:
+    """Where JSON objects with a name and an argument in them stand, of those inside each other the outermost."""
+    found: list[tuple[int, int, Mapping[str, Any]]] = []
     for start, end, value in _objects(text):
         written = text[start:end]
-        if start >= behind and KEYS[0] in written and any(name in written for name in NAMES):
-            behind = end
-            yield start, end, value
-
-
-def _json_calls(seen: Calls, turn_end: Pattern) -> CallShape | None:
-    found = next(_call_objects(seen.one), None)
-    if found is None:
-        return None
-    start, end, value = found
-    body = _json_body(value)
-    if body is None:
-        return None
-    openings = [_opening(seen.one[:start])]
-    behind = next(_call_objects(seen.after), None)
-    if behind is not None:
-        openings.append(_opening(seen.after[: behind[0]]))
-    tails = [_without_end(gapped(seen.one[end:]), turn_end)]
-    both = list(_call_objects(seen.two))
-    if len(both) == 2:
-        between = gapped(seen.two[both[0][1] : both[1][0]])
-        own = common_end(between, openings[0])
-        tails.append(between[: len(between) - own])
-        openings.append(_without_comma(between))
-    known = tuple(dict.fromkeys(opening for opening in openings[1:] if opening not in ((), openings[0])))
-    return CallShape((openings[0], *known), body, _closers(*tails))
-
-
-def _without_comma(between: Sequence[Item]) -> Pattern:
-    """What stands right before another call: from its first tag that opens something on."""
-    starts = [i for i, item in enumerate(between) if is_tag(item) and "/" not in str(item)[:3]]
-    return tuple(item for item in between[starts[0] :] if item != "[") if starts else ()
-
-
-def _opening(text: str) -> Pattern:
-    items = gapped(text)
-    return items[:-1] if items[-1:] == ("[",) else items
+        if KEYS[0] in written and any(name in written for name in NAMES) and (not found or start >= found[-1][1]):
+            found.append((start, end, value))
+    return found
 
 
 def _json_body(value: Mapping[str, Any]) -> JsonCalls | None:
@@ -337,35 +335,6 @@ def _is_given(value: Any) -> bool:
     with suppress(ValueError):
         value = json.loads(value) if isinstance(value, str) else value
     return value == _ONE
-
-
-# Calls with a name of their own
-
-
-def _named_calls(seen: Calls, turn_end: Pattern) -> CallShape | None:
-    before, behind = _parts(seen.one)
-    found = learn_arguments(behind, _parts(seen.more)[1], _parts(seen.number)[1])
-    if found is None:
-        return None
-    opening, (lead, arguments, rest) = _whole(before), found
-    openings = [opening, _whole(_parts(seen.after)[0])]
-    tail = _without_end(gapped(rest), turn_end)
-    between = _between(seen.two, behind[behind.find(TEXT) : len(behind) - len(rest)])
-    skip = common_start(between, tail)
-    own = common_end(between[skip:], opening)
-    openings.append(between[len(between) - own :] if own else between[skip:])
-    others = (each for each in openings[1:] if each not in ((), opening) and each[0] not in (",", ";"))
-    known = tuple(dict.fromkeys(others))
-    closers = _closers(tail, between[: len(between) - own])
-    return CallShape((opening, *known), NamedCalls((NAME, *lead), arguments), closers)
-
-
-def _whole(text: str) -> Pattern:
-    """What opens a call; a sign right in front of a tag is part of it."""
-    opening = gapped(text)
-    glued = len(opening) > 1 and not is_tag(opening[0]) and is_tag(opening[1]) and isinstance(opening[0], str)
-    start = f"{opening[0]}{opening[1]}" if glued else "\0"
-    return (start, *opening[2:]) if text.lstrip().startswith(start) else opening
 
 
 def _between(two: str, value: str) -> tuple[Item, ...]:

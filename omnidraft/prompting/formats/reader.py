@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from omnidraft.prompting.formats.calls import PLAIN, Candidate, Tools, read_call
+from omnidraft.prompting.formats.calls import PLAIN, Candidate, Read, Tools, read_call
 from omnidraft.prompting.formats.chat_format import (
     CallShape,
     ChatFormat,
@@ -84,11 +84,12 @@ def _all(meaning: str, patterns: Any) -> list[tuple[Pattern, Any]]:
 class Told:
     """What is told of an answer as it comes: content and thoughts without white space that means nothing.
 
-    said: something of this part has been told; fresh: a call may begin here that nothing announces.
+    said: something of this part has been told; fresh: a call may begin here that nothing announces; line: what the last
+    line of thoughts begins with.
     """
 
     def __init__(self) -> None:
-        self.said, self.fresh = False, True
+        self.said, self.fresh, self.line = False, True, ""
         self._events: list[Event] = []
         self._spaces: list[str] = []
         self._marked = False  # white space in front means nothing any more
@@ -107,7 +108,7 @@ class Told:
         self.said, self._spaces = False, []
 
     def begin_thoughts(self) -> None:
-        self.said, self._spaces = False, []
+        self.said, self._spaces, self.line = False, [], ""
 
     def space(self, text: str) -> None:
         """White space, told if content follows."""
@@ -128,6 +129,8 @@ class Told:
 
     def think(self, text: str) -> None:
         """Thoughts, without the white space around them."""
+        _, newline, line = text.rpartition("\n")
+        self.line = (line if newline else self.line + line).lstrip()[:1]
         words = text.rstrip()
         if words:
             before = "".join(self._spaces) + words
@@ -184,7 +187,7 @@ class AnswerReader:
         """Whether what is held back belongs to a call, as far as that can be told."""
         first = [str(opening[0]) for opening, _ in self._marks.marked_calls]
         marked = len(self._text) > 1 and any(mark.startswith(self._text) for mark in first)
-        return marked or bool(self._held) or self._step == self._called
+        return marked or bool(self._held and not self._doubted) or self._step == self._called
 
     def _run(self, over: bool) -> None:
         self._held, self._until = (), ""
@@ -316,11 +319,31 @@ class AnswerReader:
             if not over and found.lacks != "":
                 self._held, self._until = candidates[at:], found.until
                 return False
-            self._take(found.end)
-            self._told.add([replace(found.call, arguments=found.call.arguments + (found.lacks or ""))])
-            self._last, self._comma, self._step = candidate[1], False, self._called
-            return True
+            return self._read(found, candidate[1], over)
         return None
+
+    @property
+    def _doubted(self) -> bool:
+        """Whether a call here, in the middle of a sentence of thoughts, may only be spoken of."""
+        return self._step == self._thoughts and bool(self._told.line)
+
+    def _read(self, found: Read, shape: CallShape, over: bool) -> bool:
+        """A call; in the middle of a thought it is one if what follows calls does follow."""
+        at = skip_space(self._text, found.end)
+        closer = self._marks.behind_call.at(self._text, at, over)
+        opening = self._marks.in_thoughts.at(self._text, at, over)
+        ended = at == len(self._text)
+        if self._doubted and not over and (ended or MORE in (closer, opening)):
+            return False
+        closed = isinstance(closer, Found) and is_tag(closer.meaning)
+        another = isinstance(opening, Found) and opening.meaning is not ANSWER
+        written = self._take(found.end)
+        if self._doubted and not (closed or another or ended):
+            self._told.think(written)
+        else:
+            self._told.add([replace(found.call, arguments=found.call.arguments + (found.lacks or ""))])
+            self._last, self._comma, self._step = shape, False, self._called
+        return True
 
     def _called(self, over: bool) -> bool:
         """Behind a call: another one, what closes it, or content."""
