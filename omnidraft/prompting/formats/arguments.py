@@ -25,17 +25,19 @@ from omnidraft.prompting.formats.json_values import (
 from omnidraft.prompting.formats.pattern import KEY, MORE, Match, Pattern, match, overlap, skip_space
 
 
-class Arguments(NamedTuple):
-    """text: of a JSON object, as far as it came; end: where it ends; lacks: what makes it whole where no more comes, ""
-    if it is, None if nothing does; until: what must come before it is worth another look."""
+class Read(NamedTuple):
+    """arguments: a JSON object's text as far as it came; end: where they end; lacks: what makes them whole where no
+    more comes, "" if they are, None if nothing does; until: what must come before it is worth another look; name: the
+    tool's, "" where that has not come."""
 
-    text: str
+    arguments: str
     end: int
     lacks: str | None = ""
     until: str = ""
+    name: str = ""
 
 
-def json_arguments(text: str, at: int, closers: Iterable[Pattern], code: str | None) -> Arguments | None:
+def json_arguments(text: str, at: int, closers: Iterable[Pattern], code: str | None) -> Read | None:
     """One JSON object, or none in front of one of the `closers` of a call without arguments.
 
     code: the parameter that a program's text behind a line's end is, in place of an object.
@@ -46,20 +48,20 @@ def json_arguments(text: str, at: int, closers: Iterable[Pattern], code: str | N
         if end < 0:
             return None
         if not end:
-            return Arguments(text[start:], len(text), None, "}")
+            return Read(text[start:], len(text), None, "}")
         written = strict(text[start:end])
-        return Arguments(written, end) if is_object(written) else None
+        return Read(written, end) if is_object(written) else None
     if code is not None and text.startswith("\n", at):
         return code_arguments(text, at + 1, code)
     found = [match(closer, text, start, False) for closer in closers]
     if any(isinstance(each, Match) for each in found):
-        return Arguments("{}", start)
-    return Arguments("", start, None) if start == len(text) or MORE in found else None
+        return Read("{}", start)
+    return Read("", start, None) if start == len(text) or MORE in found else None
 
 
-def code_arguments(text: str, at: int, parameter: str | None) -> Arguments | None:
+def code_arguments(text: str, at: int, parameter: str | None) -> Read | None:
     """A program's text, which goes on to the end of the answer."""
-    return Arguments(dump({parameter: text[at:]})[:-2], len(text), '"}') if parameter is not None else None
+    return Read(dump({parameter: text[at:]})[:-2], len(text), '"}') if parameter is not None else None
 
 
 # Arguments between tags of their own: `<parameter=NAME>VALUE</parameter>`, typed by the tool's schema.
@@ -67,7 +69,7 @@ def code_arguments(text: str, at: int, parameter: str | None) -> Arguments | Non
 _VERBATIM = "<![CDATA["
 
 
-def tag_arguments(text: str, at: int, shape: TagArguments, schema: Any) -> Arguments | None:
+def tag_arguments(text: str, at: int, shape: TagArguments, schema: Any) -> Read | None:
     values: dict[str, Any] = {}
     head = (*shape.begin, *shape.key_end)
     while True:
@@ -75,12 +77,12 @@ def tag_arguments(text: str, at: int, shape: TagArguments, schema: Any) -> Argum
         done = match(shape.done, text, start, False) if shape.done else None
         found = match(head, text, start, False)
         if isinstance(done, Match):
-            return Arguments(dump(values), done.end)
+            return Read(dump(values), done.end)
         if not isinstance(found, Match):
             ended = start == len(text)
             if ended or MORE in (done, found):
-                return Arguments(dump(values)[:-1], at, "}" if ended else None)
-            return Arguments(dump(values), at) if not shape.done else None
+                return Read(dump(values)[:-1], at, "}" if ended else None)
+            return Read(dump(values), at) if not shape.done else None
         key = found.gaps.get("key", "").strip()
         types = _types(key, found.gaps.get("word"), shape, schema)
         closer = _closer(text, found.end, key, shape)
@@ -89,7 +91,7 @@ def tag_arguments(text: str, at: int, shape: TagArguments, schema: Any) -> Argum
         values[key] = nested(_plain(text[found.end : stop], shape), types, property_of(key, schema), shape)
         if not end:  # only of a text is it known how it begins
             given = dump(values)[:-2] if types == STRING else before
-            return Arguments(given, len(text), dump(values)[len(given) :], str(closer[0])[-1])
+            return Read(given, len(text), dump(values)[len(given) :], str(closer[0])[-1])
         at = end
 
 
@@ -163,39 +165,32 @@ def _entries(text: str, shape: TagArguments) -> list[tuple[str, str]] | None:
 # Arguments as in Python's calls (`name='value', other=[1]`) or in objects with bare keys (`name:<|"|>value<|"|>`).
 
 
-def loose_arguments(text: str, at: int, shape: LooseArguments, schema: Any) -> Arguments | None:
+def loose_arguments(text: str, at: int, shape: LooseArguments, schema: Any) -> Read | None:
     """`name=value` pairs up to the closing bracket."""
-    values: dict[str, Any] = {}
-    name, depth = "", 0
-    parts = re.compile(rf"{own_string(shape.quote)}|{LOOSE_STRING}|[\[\](){{}},\"'{shape.assign}]", re.DOTALL)
+    depth, last = 0, at
+    parts = re.compile(rf"{own_string(shape.quote)}|{LOOSE_STRING}|[\[\](){{}},\"']", re.DOTALL)
     for part in parts.finditer(text, at):
         sign = part[0]
         if part["own"] is not None or part["mark"]:
             continue
         if sign in "\"'":  # of a string that has not ended
             break
-        if depth == 0 and sign == shape.assign and not name:
-            name, at = text[at : part.start()].strip().strip("\"'"), part.end()
-        elif depth == 0 and sign in (",", shape.closer):
-            written, at = text[at : part.start()].strip(), part.end()
-            try:
-                values |= _pair(name, written, shape.quote, schema)
-            except ValueError:
-                return None
-            name = ""
-            if sign == shape.closer:
-                return Arguments(dump(values), at)
-        else:
-            depth += (sign in "([{") - (sign in ")]}")
-            if depth < 0:
-                return None
-    return Arguments(dump(values)[:-1], len(text), None, shape.closer)
+        if depth == 0 and sign == shape.closer:
+            values = _pairs(text[at : part.start()], shape, schema)
+            return Read(dump(values), part.end()) if values is not None else None
+        last = part.start() if depth == 0 and sign == "," else last
+        depth += (sign in "([{") - (sign in ")]}")
+        if depth < 0:
+            return None
+    return Read(dump(_pairs(text[at:last], shape, schema) or {})[:-1], len(text), None, shape.closer)
 
 
-def _pair(name: str, written: str, quote: str, schema: Any) -> dict[str, Any]:
-    if not name and not written:  # behind a last comma
-        return {}
-    if not name:
-        raise ValueError("a value without a name")
-    value = read_loose(written, quote)
-    return {name: value if isinstance(value, str) or type_of(name, schema) != STRING else written}
+def _pairs(text: str, shape: LooseArguments, schema: Any) -> dict[str, Any] | None:
+    try:
+        values = read_loose(f"{{{text}}}", shape.quote)
+    except ValueError:
+        return None
+    return {
+        name: value if isinstance(value, str) or type_of(name, schema) != STRING else dump(value)
+        for name, value in values.items()
+    }  # fmt: skip

@@ -8,17 +8,16 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from omnidraft.prompting.formats.arguments import (
-    Arguments,
+    Read,
     code_arguments,
     json_arguments,
     loose_arguments,
     tag_arguments,
 )
-from omnidraft.prompting.formats.chat_format import Call, CallShape, JsonCalls, LooseArguments, NamedCalls, TagArguments
+from omnidraft.prompting.formats.chat_format import CallShape, JsonCalls, LooseArguments, NamedCalls, TagArguments
 from omnidraft.prompting.formats.json_values import dump, is_object, json_end
 from omnidraft.prompting.formats.pattern import MORE, Match, Pattern, match, skip_space
 from omnidraft.prompting.json_schema import fits
@@ -53,18 +52,8 @@ class Tools:
         return next(iter(properties)) if len(properties) == 1 else "code" if "code" in properties else None
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """A call, and the rest as in `Arguments`. Its name is "" where that has not come."""
-
-    call: Call
-    end: int = 0
-    lacks: str | None = None
-    until: str = ""
-
-
 Candidate = tuple[Pattern, CallShape]
-_HELD = Read(Call("", ""))
+_HELD = Read("", 0, None)
 
 
 def read_call(candidate: Candidate, text: str, tools: Tools, over: bool) -> Read | None:
@@ -100,12 +89,12 @@ def _named_call(
     else:
         name = next((name for name in CODE_TOOLS if tools.schema(name)), None)
     given = _arguments(text, found.end, body, closers, name, tools) if name is not None else None
-    return Read(Call(name, given.text), *given[1:]) if name is not None and given is not None else None
+    return given._replace(name=name) if name is not None and given is not None else None
 
 
 def _arguments(
     text: str, at: int, body: NamedCalls, closers: Sequence[Pattern], name: str, tools: Tools
-) -> Arguments | None:
+) -> Read | None:
     """None where none stand here."""
     shape, schema = body.arguments, tools.schema(name)
     if isinstance(shape, TagArguments):
@@ -133,10 +122,8 @@ def json_call(text: str, at: int, body: JsonCalls, tools: Tools) -> Read | None:
     if end < 0:
         return None
     if not end:
-        call = _partial(text[at:], body, tools, bool(begun["inner"]))
-        return Read(call, len(text), until="}" if call.name else '"')
-    call = whole_call(json.loads(written, strict=False), written, body, tools)
-    return Read(call, end, "") if call is not None else None
+        return _partial(text[at:], body, tools, bool(begun["inner"]))
+    return _whole(json.loads(written, strict=False), written, end, body, tools)
 
 
 def _may_call(begun: re.Match[str], text: str, body: JsonCalls, tools: Tools) -> bool:
@@ -164,7 +151,7 @@ def _object(text: str, at: int, inner: str | None) -> tuple[str, int]:
     return written, size if size <= 0 else end if end <= len(text) else 0
 
 
-def whole_call(value: Mapping[str, Any], written: str, body: JsonCalls, tools: Tools) -> Call | None:
+def _whole(value: Mapping[str, Any], written: str, end: int, body: JsonCalls, tools: Tools) -> Read | None:
     """What an object calls, with the arguments as they are written in it; None if it is no call."""
     if body.keyed:
         said, key = next(iter(value), ""), next(iter(value), None)
@@ -178,7 +165,7 @@ def whole_call(value: Mapping[str, Any], written: str, body: JsonCalls, tools: T
         value = parts
     name, given = tools.known(said), value.get(key) if key is not None else None
     arguments = given or "{}" if given is None or isinstance(given, str) else _as_written(written, str(key), given)
-    return Call(name, arguments) if name is not None and is_object(arguments) else None
+    return Read(arguments, end, name=name) if name is not None and is_object(arguments) else None
 
 
 def _as_written(text: str, key: str, value: Any) -> str:
@@ -191,7 +178,7 @@ def _as_written(text: str, key: str, value: Any) -> str:
     return dump(value)
 
 
-def _partial(text: str, body: JsonCalls, tools: Tools, doubled: bool) -> Call:
+def _partial(text: str, body: JsonCalls, tools: Tools, doubled: bool) -> Read:
     """The call as far as it came."""
     keys = "|".join(map(re.escape, body.names))
     named = re.search(r'"([^"\\]*)"' if body.keyed else rf'"(?:{keys})"\s*:\s*"([^"\\]*)"', text)
@@ -199,9 +186,9 @@ def _partial(text: str, body: JsonCalls, tools: Tools, doubled: bool) -> Call:
     keys = "|".join(map(re.escape, [name or ""] if body.keyed else body.arguments))
     given = re.search(rf'"(?:{keys})"\s*:\s*(\{{.*)', text, re.DOTALL)
     if name is None or given is None or doubled:
-        return Call(name or "", "")
+        return Read("", len(text), None, "}" if name else '"', name or "")
     end = json_end(given[1], 0)
-    return Call(name, given[1][:end] if end > 0 else given[1].rstrip())
+    return Read(given[1][:end] if end > 0 else given[1].rstrip(), len(text), None, "}", name)
 
 
 # An answer that is one JSON object and nothing else, perhaps in a fence, is a call where it has arguments that fit:
@@ -222,9 +209,9 @@ def _plain_call(text: str, tools: Tools, over: bool) -> Read | None:
         return found
     if not re.compile(r"\s*`{0,3}\s*" if at else r"\s*").fullmatch(text, found.end):
         return None
-    written, call = text[at : found.end], found.call
+    written = text[at : found.end]
     single = written.replace("{{", "{").replace("}}", "}")
     strict = any(map(is_object, (written, written[1:-1], single)))  # reading calls is less so
     given = any(f'"{name}"' in written for name in body.arguments)
-    fit = strict and given and fits(json.loads(call.arguments), tools.schema(call.name))
-    return Read(call, len(text), "" if over else None) if fit else None
+    fit = strict and given and fits(json.loads(found.arguments), tools.schema(found.name))
+    return found._replace(end=len(text), lacks="" if over else None) if fit else None

@@ -51,13 +51,9 @@ class TagArguments:
 
 @dataclass(frozen=True, slots=True)
 class LooseArguments:
-    """As in Python's calls or in objects with bare keys: up to `closer`; `assign` stands between name and value.
-
-    quote: one of the model's own, besides ' and ".
-    """
+    """As in Python's calls or in objects with bare keys, up to `closer`; quote: a model's own, besides ' and "."""
 
     closer: str
-    assign: str
     quote: str = ""
 
 
@@ -289,7 +285,7 @@ def known_calls(source: str, alone: bool) -> tuple[CallShape, ...]:
     parameter = TagArguments(("<parameter=", KEY), (">",), ("</parameter>",), "\n", "\n", None, ("</function>",))
     bodies: list[tuple[tuple[Pattern, ...], JsonCalls | NamedCalls]] = [
         ((*marked, *(((),) if alone else ())), JsonCalls()),
-        ((*listed, ("[",), *marked), NamedCalls((NAME, "("), LooseArguments(")", "="))),
+        ((*listed, ("[",), *marked), NamedCalls((NAME, "("), LooseArguments(")"))),
         ((*tagged, ("<function=",)), NamedCalls((NAME, ">"), parameter)),
         ((("<function=",),), NamedCalls((NAME, ">"))),
         (_DEEPSEEK, NamedCalls((NAME, "```json"))),

@@ -120,13 +120,13 @@ def _around(one: str) -> tuple[str, str, str]:
 
 
 def _loose(lead: str, assign: str, quote: str, behind: str) -> Shown | None:
-    opener, sign = lead.rstrip()[-1:], assign.strip()
+    opener = lead.rstrip()[-1:]
     rest = behind.removeprefix(quote).lstrip()
     closer = CLOSERS.get(opener)
-    if closer is None or len(sign) != 1 or not rest.startswith(closer):
+    if closer is None or len(assign.strip()) != 1 or not rest.startswith(closer):
         return None
     own = "" if quote in ("'", '"') else quote
-    return gapped(lead), LooseArguments(closer, sign, own), rest[1:]
+    return gapped(lead), LooseArguments(closer, own), rest[1:]
 
 
 def _tags(lead: str, middle: str, plain: str, behind: str, more: str) -> Shown | None:

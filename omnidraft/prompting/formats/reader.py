@@ -7,11 +7,12 @@ templates: a `ChatFormat` says what to look for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from omnidraft.prompting.formats.calls import PLAIN, Candidate, Read, Tools, read_call
+from omnidraft.prompting.formats.arguments import Read
+from omnidraft.prompting.formats.calls import PLAIN, Candidate, Tools, read_call
 from omnidraft.prompting.formats.chat_format import (
+    Call,
     CallShape,
     ChatFormat,
     Content,
@@ -177,7 +178,7 @@ class AnswerReader:
         plain = bool(self._held) and self._held[0][1] is PLAIN
         if cut and self._within_calls():
             found = [read_call(each, self._text, self._tools, True) for each in self._held]
-            calls = [replace(each.call, whole=each.lacks == "") for each in found if each and each.call.name]
+            calls = [Call(each.name, each.arguments, each.lacks == "") for each in found if each and each.name]
             self._told.add(calls[:1])
             self._text = self._text if plain and not calls else ""
         self._run(True)
@@ -341,7 +342,7 @@ class AnswerReader:
         if self._doubted and not (closed or another or ended):
             self._told.think(written)
         else:
-            self._told.add([replace(found.call, arguments=found.call.arguments + (found.lacks or ""))])
+            self._told.add([Call(found.name, found.arguments + (found.lacks or ""))])
             self._last, self._comma, self._step = shape, False, self._called
         return True
 
