@@ -40,7 +40,6 @@ from omnidraft.prompting.formats.pattern import (
     skip_space,
 )
 from omnidraft.prompting.formats.probe import (
-    CONTENT,
     DIGITS,
     IDS,
     KEYS,
@@ -214,15 +213,13 @@ _MOST = 8  # atoms behind a call that may belong to it
 class Calls:
     """Renderings of calls given in one way, from behind the header on; "" where the template refuses.
 
-    one: one call with one argument; two: two calls; more: one call with two arguments; number: with a number;
-    after: one call behind content.
+    one: one call with one argument; two: two calls; more: one call with two arguments; number: with a number.
     """
 
     one: str
     two: str
     more: str
     number: str
-    after: str
 
 
 def learn_calls(
@@ -249,12 +246,8 @@ def _seen(probe: Probe, way: Way, behind: Callable[[str], str], thoughts: Sequen
     one = rest(probe.called(way, _ONE))
     if TEXT not in one:
         return None
-    after = rest(probe.called(way, _ONE, content=CONTENT))
-    between = after[after.find(CONTENT) + len(CONTENT) :] if 0 <= after.find(CONTENT) < after.find(NAMES[0]) else ""
-    return Calls(
-        one, rest(probe.called(way, _ONE, _ONE)), rest(probe.called(way, _TWO)),
-        rest(probe.called(way, {KEYS[0]: DIGITS})), between,
-    )  # fmt: skip
+    others = ([_ONE, _ONE], [_TWO], [{KEYS[0]: DIGITS}])
+    return Calls(one, *(rest(probe.called(way, *given)) for given in others))
 
 
 def _closers(*patterns: Sequence[Item]) -> tuple[Pattern, ...]:
@@ -273,27 +266,22 @@ def _without_end(tail: Sequence[Item], turn_end: Pattern) -> tuple[Item, ...]:
 
 def _shape(seen: Calls, turn_end: Pattern) -> CallShape | None:
     """What stands before, between and behind calls: JSON objects, or names with arguments."""
-    objects = [_call_objects(text) for text in (seen.one, seen.two, seen.after)]
-    body = _json_body(objects[0][0][2]) if objects[0] else None
+    one, two = _call_objects(seen.one), _call_objects(seen.two)
+    body: JsonCalls | NamedCalls | None = _json_body(one[0][2]) if one else None
     if body is not None:
-        start, end, _ = objects[0][0]
-        two, after = objects[1], seen.after[: objects[2][0][0]] if objects[2] else ""
+        start, end, _ = one[0]
         between = gapped(seen.two[two[0][1] : two[1][0]]) if len(two) == 2 else ()
     elif (found := learn_arguments(*(_parts(text)[1] for text in (seen.one, seen.more, seen.number)))) is not None:
         before, behind = _parts(seen.one)
         lead, arguments, rest = found
-        start, end, after = len(before), len(seen.one) - len(rest), _parts(seen.after)[0]
+        start, end = len(before), len(seen.one) - len(rest)
         body = NamedCalls((NAME, *lead), arguments)
         between = _between(seen.two, behind[behind.find(TEXT) : len(behind) - len(rest)])
     else:
         return None
     opening, tail = _opening(seen.one[:start], body), _without_end(gapped(seen.one[end:]), turn_end)
-    rest = between[common_start(between, tail) :]
-    own = common_end(rest, opening)
-    others = [_opening(after, body), rest[len(rest) - own :] if own else rest]
-    others = [each for each in others if each not in ((), opening) and each[0] not in (",", ";")]
-    closers = _closers(tail, between[: len(between) - own])
-    return CallShape((opening, *dict.fromkeys(others)), body, closers)
+    between = between[: len(between) - common_end(between, opening)]
+    return CallShape((opening,), body, _closers(tail, between))
 
 
 def _opening(text: str, body: JsonCalls | NamedCalls) -> Pattern:
