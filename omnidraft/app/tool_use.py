@@ -17,8 +17,8 @@ from omnidraft.chats import Message, TextFile
 from omnidraft.chats.records import ASKED, Step, ToolCall, last_step, messages_with_steps, with_call
 from omnidraft.errors import ModelError
 from omnidraft.prompting.formats.chat_format import Call, collect
-from omnidraft.prompting.formats.open import Reader
 from omnidraft.prompting.formats.pattern import is_tag
+from omnidraft.prompting.formats.reader import AnswerReader
 from omnidraft.prompting.own_ids import Spelled
 from omnidraft.prompting.templates import ChatTemplate
 
@@ -100,7 +100,7 @@ def decided(
     return message.steps, granted, call
 
 
-def _parted(text: str, reader: Reader) -> tuple[str, list[Call]]:
+def _parted(text: str, reader: AnswerReader) -> tuple[str, list[Call]]:
     """What was said, thoughts included, and the calls."""
     read = collect([*reader.feed(text), *reader.finish()])
     thoughts = f"<think>\n{read.reasoning}\n</think>\n\n" if read.reasoning else ""

@@ -2,8 +2,8 @@
 
 Where no rule comes back to itself, the whole grammar becomes one regular expression. Otherwise every character becomes
 a token of its own: a longer one takes as much as it can, which GBNF's parts do not. Brackets become rules, so that
-nothing here has to descend, and rules that begin with themselves or never end are refused. llguidance's own converter
-takes such grammars, confuses rules whose names differ in case, and writes nested repetitions that cannot be read.
+nothing here has to descend, and rules that never end are refused. llguidance's own converter takes such grammars,
+confuses rules whose names differ in case, and writes nested repetitions that cannot be read.
 Notation: llama.cpp, grammars/README.md. Knows nothing of tokens or vocabularies.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
@@ -89,24 +89,19 @@ def _written(item: _Item, names: list[str], regular: bool) -> str:
 
 
 def _checked(rules: list[_Rule]) -> bool:
-    """Whether the grammar is regular; GrammarError for rules that an answer could not follow."""
-    ending = _holding(rules, lambda item, found: item.low == 0 or item.rule is None or item.rule in found)
-    if len(ending) < len(rules):
+    """Whether the grammar is regular; GrammarError for rules that never end."""
+    if len(_ending(rules)) < len(rules):
         raise GrammarError("The grammar is not valid GBNF: a rule never ends.")
-    empty = _holding(rules, _may_be_empty)
-    if _circular([set(_beginnings(rule, empty)) for rule in rules]):
-        raise GrammarError("The grammar is not valid GBNF: a rule begins with itself.")
     inner = [{item.rule for part in rule for item in part if item.rule is not None} for rule in rules]
-    items = sum(len(part) for rule in rules for part in rule)
-    return items <= _MAX_REGULAR and not _circular(inner)
+    try:
+        TopologicalSorter(dict(enumerate(inner))).prepare()
+    except CycleError:
+        return False
+    return sum(len(part) for rule in rules for part in rule) <= _MAX_REGULAR
 
 
-def _may_be_empty(item: _Item, empty: set[int]) -> bool:
-    return item.low == 0 or (item.rule in empty if item.rule is not None else not item.characters)
-
-
-def _holding(rules: list[_Rule], holds: Callable[[_Item, set[int]], bool]) -> set[int]:
-    """The rules with an alternative all of whose items hold, given those that do."""
+def _ending(rules: list[_Rule]) -> set[int]:
+    """The rules with an alternative all of whose items end."""
     users: dict[int, set[int]] = defaultdict(set)
     for number, rule in enumerate(rules):
         for item in (item for part in rule for item in part if item.rule is not None):
@@ -115,28 +110,11 @@ def _holding(rules: list[_Rule], holds: Callable[[_Item, set[int]], bool]) -> se
     todo = list(range(len(rules)))
     while todo:
         number = todo.pop()
-        if number not in found and any(all(holds(item, found) for item in part) for part in rules[number]):
+        ends = (all(i.low == 0 or i.rule is None or i.rule in found for i in part) for part in rules[number])
+        if number not in found and any(ends):
             found.add(number)
             todo += users[number]
     return found
-
-
-def _beginnings(rule: _Rule, empty: set[int]) -> Iterator[int]:
-    """The rules with which a rule may begin."""
-    for part in rule:
-        for item in part:
-            if item.rule is not None:
-                yield item.rule
-            if not _may_be_empty(item, empty):
-                break
-
-
-def _circular(edges: list[set[int]]) -> bool:
-    try:
-        TopologicalSorter(dict(enumerate(edges))).prepare()
-    except CycleError:
-        return True
-    return False
 
 
 class _Parser:

@@ -19,8 +19,8 @@ from omnidraft.errors import ModelError, PromptRefused
 from omnidraft.prompting import own_ids
 from omnidraft.prompting.formats.chat_format import THOUGHT_MARKS, ChatFormat
 from omnidraft.prompting.formats.of_template import format_of, template_variables
-from omnidraft.prompting.formats.open import Reader, begun_text, open_reader
 from omnidraft.prompting.formats.probe import FIELDS, NAMES, USER, tools
+from omnidraft.prompting.formats.reader import AnswerReader, begun_text
 from omnidraft.prompting.messages import (
     CALLED,
     ROLES,
@@ -376,6 +376,6 @@ class ChatTemplate:
         end = " ".join(map(str, ends[0]))
         return [begin, end, ""] if begin or self.opens_thoughts else None
 
-    def reader(self, tools: Mapping[str, Any]) -> Reader:
+    def reader(self, tools: Mapping[str, Any]) -> AnswerReader:
         """Reads an answer as it comes. tools: schemas of the parameters of what was offered, by name."""
-        return open_reader(self.form, tools, self.opened)
+        return AnswerReader(self.form, tools, self.opened)

@@ -6,7 +6,7 @@ from typing import Any
 
 from omnidraft.prompting.formats.chat_format import ChatFormat, Event, Reading, collect
 from omnidraft.prompting.formats.of_template import format_of
-from omnidraft.prompting.formats.open import begun_text, open_reader
+from omnidraft.prompting.formats.reader import AnswerReader, begun_text
 from omnidraft.prompting.rendering import RENDERING
 
 
@@ -27,11 +27,11 @@ def schemas(tools: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def read(
-    form: ChatFormat, text: str, tools: Mapping[str, Any] | None, prompt: str = "", *, size: int = 0,
-    whole: bool = True, only_json: bool = False,
+    form: ChatFormat, text: str, tools: Mapping[str, Any], prompt: str = "", *, size: int = 0,
+    whole: bool = True,
 ) -> Reading:  # fmt: skip
     """What `text` says behind `prompt`, given in pieces of `size` characters (0: at once)."""
-    reader = open_reader(form, tools, begun_text(form, prompt), only_json=only_json)
+    reader = AnswerReader(form, tools, begun_text(form, prompt))
     events: list[Event] = []
     for at in range(0, len(text), size or len(text) or 1):
         events += reader.feed(text[at : at + (size or len(text))])

@@ -16,7 +16,7 @@ import omnidraft.app.session
 from omnidraft.app.sessions import Sessions
 from omnidraft.decoding.events import Finished, Statistics, Token
 from omnidraft.decoding.request import AnswerRequest
-from omnidraft.prompting.formats.open import open_reader
+from omnidraft.prompting.formats.reader import AnswerReader
 from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import DataHome, find_data_home
 from tests.prompting.reading import format_of_source
@@ -113,7 +113,7 @@ def _template(supports: bool) -> SimpleNamespace:
     form = format_of_source(HERMES)
     return SimpleNamespace(
         source=HERMES, supports_tools=supports, opens_thoughts=False, thought_marks=None, thinking={}, note=None,
-        form=form, reader=lambda tools: open_reader(form, tools),
+        form=form, reader=lambda tools: AnswerReader(form, tools),
     )  # fmt: skip
 
 

@@ -1,14 +1,10 @@
-"""A call's arguments, one parser for every way to write them. Each reads from `at` on what has come of a call so far.
-
-over: no more will come. A parser answers with what it read, with `Held` where more is needed, or None: none stand here.
-"""
+"""A call's arguments as far as they came, one parser for every way to write them. None: none stand here."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from omnidraft.prompting.formats.chat_format import LooseArguments, TagArguments
 from omnidraft.prompting.formats.json_values import (
@@ -16,12 +12,12 @@ from omnidraft.prompting.formats.json_values import (
     LOOSE_STRING,
     STRING,
     dump,
-    escaped,
     is_object,
-    members,
+    json_end,
     own_string,
     property_of,
     read_loose,
+    strict,
     type_of,
     typed,
     types_of,
@@ -29,62 +25,43 @@ from omnidraft.prompting.formats.json_values import (
 from omnidraft.prompting.formats.pattern import KEY, MORE, Match, Pattern, match, overlap, skip_space
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A call that has not ended yet. until: the sign without which it does not."""
+class Read(NamedTuple):
+    """arguments: a JSON object's text as far as it came; end: where they end; lacks: what makes them whole where no
+    more comes, "" if they are, None if nothing does; until: what must come before it is worth another look; name: the
+    tool's, "" where that has not come."""
 
-    until: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """text: of a JSON object; end: where they end. lacks: what makes them whole where the text is over before they
-    are; None where nothing does, which is no call then."""
-
-    text: str
+    arguments: str
     end: int
     lacks: str | None = ""
+    until: str = ""
+    name: str = ""
 
 
-Parsed = Arguments | Held | None
-
-
-def json_arguments(text: str, at: int, closers: Sequence[Pattern], over: bool, code: str | None = None) -> Parsed:
+def json_arguments(text: str, at: int, closers: Iterable[Pattern], code: str | None) -> Read | None:
     """One JSON object, or none in front of one of the `closers` of a call without arguments.
 
     code: the parameter that a program's text behind a line's end is, in place of an object.
     """
     start = skip_space(text, at)
-    if start == len(text) and not over:
-        return Held()
     if text.startswith("{", start):
-        return _json_object(text, start, over)
+        end = json_end(text, start)
+        if end < 0:
+            return None
+        if not end:
+            return Read(text[start:], len(text), None, "}")
+        written = strict(text[start:end])
+        return Read(written, end) if is_object(written) else None
     if code is not None and text.startswith("\n", at):
-        return code_arguments(text, at + 1, code, over)
-    found = [match(closer, text, start, over) for closer in closers]
+        return code_arguments(text, at + 1, code)
+    found = [match(closer, text, start, False) for closer in closers]
     if any(isinstance(each, Match) for each in found):
-        return Arguments("{}", start)
-    return Held() if MORE in found else None
+        return Read("{}", start)
+    return Read("", start, None) if start == len(text) or MORE in found else None
 
 
-def _json_object(text: str, at: int, over: bool) -> Parsed:
-    try:
-        _, end = members(text, at)
-    except ValueError:
-        return None
-    if not end:
-        return Arguments(escaped(text[at:]), len(text), None) if over else Held("}")
-    written = escaped(text[at:end])
-    return Arguments(written, end, "" if is_object(written) else None)
-
-
-def code_arguments(text: str, at: int, parameter: str | None, over: bool) -> Parsed:
+def code_arguments(text: str, at: int, parameter: str | None) -> Read | None:
     """A program's text, which goes on to the end of the answer."""
-    if parameter is None:
-        return None
-    if not over:
-        return Held()
-    return Arguments(dump({parameter: text[at:]})[:-2], len(text), '"}')
+    return Read(dump({parameter: text[at:]})[:-2], len(text), '"}') if parameter is not None else None
 
 
 # Arguments between tags of their own: `<parameter=NAME>VALUE</parameter>`, typed by the tool's schema.
@@ -92,33 +69,29 @@ def code_arguments(text: str, at: int, parameter: str | None, over: bool) -> Par
 _VERBATIM = "<![CDATA["
 
 
-def tag_arguments(text: str, at: int, shape: TagArguments, schema: Any, over: bool) -> Parsed:
+def tag_arguments(text: str, at: int, shape: TagArguments, schema: Any) -> Read | None:
     values: dict[str, Any] = {}
+    head = (*shape.begin, *shape.key_end)
     while True:
         start = skip_space(text, at)
-        done = match(shape.done, text, start, over) if shape.done else None
-        found = match((*shape.begin, *shape.key_end), text, start, over)
+        done = match(shape.done, text, start, False) if shape.done else None
+        found = match(head, text, start, False)
         if isinstance(done, Match):
-            return Arguments(dump(values), done.end)
-        if over and start == len(text):
-            return Arguments(dump(values)[:-1], start, "}")
-        if MORE in (done, found):
-            return Held()
-        if not isinstance(found, Match) and not shape.done:
-            return Arguments(dump(values), at)
+            return Read(dump(values), done.end)
         if not isinstance(found, Match):
-            return Arguments(dump(values)[:-1], at, None) if values or over else None
+            ended = start == len(text)
+            if ended or MORE in (done, found):
+                return Read(dump(values)[:-1], at, "}" if ended else None)
+            return Read(dump(values), at) if not shape.done else None
         key = found.gaps.get("key", "").strip()
         types = _types(key, found.gaps.get("word"), shape, schema)
         closer = _closer(text, found.end, key, shape)
-        stop, end = _value(text, found.end, closer, over)
-        if end is None and not over:
-            return Held() if stop < len(text) else Held(str(closer[0])[-1])
+        stop, end = _value(text, found.end, closer)
         before = dump(values)[:-1]
         values[key] = nested(_plain(text[found.end : stop], shape), types, property_of(key, schema), shape)
-        if end is None:  # only of a text is it known how it begins
+        if not end:  # only of a text is it known how it begins
             given = dump(values)[:-2] if types == STRING else before
-            return Arguments(given, len(text), dump(values)[len(given) :])
+            return Read(given, len(text), dump(values)[len(given) :], str(closer[0])[-1])
         at = end
 
 
@@ -137,16 +110,16 @@ def _closer(text: str, at: int, key: str, shape: TagArguments) -> Pattern:
     return ("]]>", *closer) if start.removeprefix(shape.space_before).startswith(_VERBATIM) else closer
 
 
-def _value(text: str, at: int, closer: Pattern, over: bool) -> tuple[int, int | None]:
-    """(where a value ends, where what closes it does; None if that has not come)."""
+def _value(text: str, at: int, closer: Pattern) -> tuple[int, int]:
+    """(where a value ends, where what closes it does; 0 if that has not come)."""
     first = str(closer[0])
     stop = text.find(first, at)
     while stop >= 0:
-        found = match(closer, text, stop, over)
-        if found is not None:
-            return stop, found.end if isinstance(found, Match) else None
+        found = match(closer, text, stop, True)
+        if isinstance(found, Match):
+            return stop, found.end
         stop = text.find(first, stop + 1)
-    return len(text) - overlap(text[at:], first) if over else len(text), None
+    return len(text) - overlap(text[at:], first), 0
 
 
 def _plain(written: str, shape: TagArguments) -> str:
@@ -192,39 +165,32 @@ def _entries(text: str, shape: TagArguments) -> list[tuple[str, str]] | None:
 # Arguments as in Python's calls (`name='value', other=[1]`) or in objects with bare keys (`name:<|"|>value<|"|>`).
 
 
-def loose_arguments(text: str, at: int, shape: LooseArguments, schema: Any, over: bool) -> Parsed:
+def loose_arguments(text: str, at: int, shape: LooseArguments, schema: Any) -> Read | None:
     """`name=value` pairs up to the closing bracket."""
-    values: dict[str, Any] = {}
-    name, depth = "", 0
-    parts = re.compile(rf"{own_string(shape.quote)}|{LOOSE_STRING}|[\[\](){{}},\"'{shape.assign}]", re.DOTALL)
+    depth, last = 0, at
+    parts = re.compile(rf"{own_string(shape.quote)}|{LOOSE_STRING}|[\[\](){{}},\"']", re.DOTALL)
     for part in parts.finditer(text, at):
         sign = part[0]
         if part["own"] is not None or part["mark"]:
             continue
         if sign in "\"'":  # of a string that has not ended
             break
-        if depth == 0 and sign == shape.assign and not name:
-            name, at = text[at : part.start()].strip().strip("\"'"), part.end()
-        elif depth == 0 and sign in (",", shape.closer):
-            written, at = text[at : part.start()].strip(), part.end()
-            try:
-                values |= _pair(name, written, shape.quote, schema)
-            except ValueError:
-                return Arguments(dump(values)[:-1], at, None)
-            name = ""
-            if sign == shape.closer:
-                return Arguments(dump(values), at)
-        else:
-            depth += (sign in "([{") - (sign in ")]}")
-            if depth < 0:
-                return None
-    return Arguments(dump(values)[:-1], len(text), None) if over else Held(shape.closer)
+        if depth == 0 and sign == shape.closer:
+            values = _pairs(text[at : part.start()], shape, schema)
+            return Read(dump(values), part.end()) if values is not None else None
+        last = part.start() if depth == 0 and sign == "," else last
+        depth += (sign in "([{") - (sign in ")]}")
+        if depth < 0:
+            return None
+    return Read(dump(_pairs(text[at:last], shape, schema) or {})[:-1], len(text), None, shape.closer)
 
 
-def _pair(name: str, written: str, quote: str, schema: Any) -> dict[str, Any]:
-    if not name and not written:  # behind a last comma
-        return {}
-    if not name:
-        raise ValueError("a value without a name")
-    value = read_loose(written, quote)
-    return {name: value if isinstance(value, str) or type_of(name, schema) != STRING else written}
+def _pairs(text: str, shape: LooseArguments, schema: Any) -> dict[str, Any] | None:
+    try:
+        values = read_loose(f"{{{text}}}", shape.quote)
+    except ValueError:
+        return None
+    return {
+        name: value if isinstance(value, str) or type_of(name, schema) != STRING else dump(value)
+        for name, value in values.items()
+    }  # fmt: skip

@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from omnidraft.prompting.formats.json_values import Path
 from omnidraft.prompting.formats.pattern import ID, KEY, NAME, WORD, Pattern, atoms
 
 
@@ -18,24 +17,18 @@ from omnidraft.prompting.formats.pattern import ID, KEY, NAME, WORD, Pattern, at
 class JsonCalls:
     """Each call is one JSON object, perhaps in a list.
 
-    names, arguments: where they may stand in it, at least where many models put them; keyed: its only key is the name,
-    its value the arguments; others: what else it may have.
+    names, arguments: the keys they may have in it or in an object in it, at least those that many models give them;
+    others: what else it may have; keyed: its only key is the name, its value the arguments.
     """
 
-    names: frozenset[Path] = frozenset(
-        (("name",), ("tool_name",), ("function",), ("tool",), ("action",), ("function", "name"))
-    )
-    arguments: frozenset[Path] = frozenset(
-        (("arguments",), ("parameters",), ("args",), ("input",), ("action_input",),
-         ("function", "arguments"), ("function", "parameters"))
-    )  # fmt: skip
-    keyed: bool = False
+    names: frozenset[str] = frozenset(("name", "tool_name", "function", "tool", "action"))
+    arguments: frozenset[str] = frozenset(("arguments", "parameters", "args", "input", "action_input"))
     others: frozenset[str] = frozenset(("type", "index", "id", "tool_call_id"))
+    keyed: bool = False
 
-
-@dataclass(frozen=True, slots=True)
-class JsonArguments:
-    """The arguments are one JSON object behind the name."""
+    @property
+    def keys(self) -> frozenset[str]:
+        return self.names | self.arguments | self.others
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,33 +51,22 @@ class TagArguments:
 
 @dataclass(frozen=True, slots=True)
 class LooseArguments:
-    """As in Python's calls or in objects with bare keys: up to `closer`; `assign` stands between name and value.
-
-    quote: one of the model's own, besides ' and ".
-    """
+    """As in Python's calls or in objects with bare keys, up to `closer`; quote: a model's own, besides ' and "."""
 
     closer: str
-    assign: str
     quote: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CodeArguments:
-    """All that follows is a program, the one argument of the tool that runs it."""
-
-
-ArgumentShape = JsonArguments | TagArguments | LooseArguments | CodeArguments
 
 
 @dataclass(frozen=True, slots=True)
 class NamedCalls:
     """The name stands outside of the arguments; `head` is what leads from the call's beginning to its arguments.
 
-    Without a NAME in it, the call is one of the tool that runs code.
+    arguments: None for one JSON object. Without a `head`, all that follows is a program, the one argument of the tool
+    that runs code.
     """
 
     head: Pattern = (NAME,)
-    arguments: ArgumentShape = field(default_factory=JsonArguments)
+    arguments: TagArguments | LooseArguments | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,14 +285,14 @@ def known_calls(source: str, alone: bool) -> tuple[CallShape, ...]:
     parameter = TagArguments(("<parameter=", KEY), (">",), ("</parameter>",), "\n", "\n", None, ("</function>",))
     bodies: list[tuple[tuple[Pattern, ...], JsonCalls | NamedCalls]] = [
         ((*marked, *(((),) if alone else ())), JsonCalls()),
-        ((*listed, ("[",), *marked), NamedCalls((NAME, "("), LooseArguments(")", "="))),
+        ((*listed, ("[",), *marked), NamedCalls((NAME, "("), LooseArguments(")"))),
         ((*tagged, ("<function=",)), NamedCalls((NAME, ">"), parameter)),
-        ((("<function=",),), NamedCalls((NAME, ">"), JsonArguments())),
-        (_DEEPSEEK, NamedCalls((NAME, "```json"), JsonArguments())),
-        (_DEEPSEEK, NamedCalls((NAME, "<｜tool▁sep｜>"), JsonArguments())),
-        (marked, NamedCalls((NAME, "[ARGS]"), JsonArguments())),
-        (marked, NamedCalls((NAME, "[CALL_ID]", ID, "[ARGS]"), JsonArguments())),
-        (marked, NamedCalls((NAME,), JsonArguments())),
-        ((("<|python_tag|>",),), NamedCalls((), CodeArguments())),
+        ((("<function=",),), NamedCalls((NAME, ">"))),
+        (_DEEPSEEK, NamedCalls((NAME, "```json"))),
+        (_DEEPSEEK, NamedCalls((NAME, "<｜tool▁sep｜>"))),
+        (marked, NamedCalls((NAME, "[ARGS]"))),
+        (marked, NamedCalls((NAME, "[CALL_ID]", ID, "[ARGS]"))),
+        (marked, NamedCalls((NAME,))),
+        ((("<|python_tag|>",),), NamedCalls(())),
     ]
     return tuple(CallShape(openings, body, closers) for openings, body in bodies)

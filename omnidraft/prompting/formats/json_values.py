@@ -10,66 +10,41 @@ from typing import Any
 from omnidraft.prompting.json_schema import referred
 
 CLOSERS = {"[": "]", "(": ")", "{": "}"}
-Path = tuple[str, ...]
+_DECODER = json.JSONDecoder(strict=False)  # models forget to escape the ends of lines
 _DEEPEST = 500
-_PART = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|["{}\[\],:]', re.DOTALL)
-_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
-_CONTROL = re.compile(r"[\x00-\x1f]")
+_UNSURE = 8  # characters that may be the beginning of a word or of an escaped one
 
 
 def dump(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def members(text: str, at: int) -> tuple[dict[str, tuple[int, int]], int]:
-    """(where in a JSON object its values stand, as far as it has come, by key; where it ends, 0 if it has not yet).
-
-    Only as strict as that takes. ValueError for brackets that are no pairs.
-    """
-    found: dict[str, tuple[int, int]] = {}
-    closers: list[str] = []
-    key, start = "", 0
-    for part in _PART.finditer(text, at):
-        sign = part[0]
-        if sign == '"':  # of a string that has not ended
-            break
-        if sign in CLOSERS:
-            closers.append(CLOSERS[sign])
-        elif sign in "}]" and closers.pop() != sign:
-            raise ValueError("brackets that are no pairs")
-        if len(closers) > _DEEPEST:
-            raise ValueError("nested too deeply")
-        if start and (not closers or (len(closers) == 1 and sign == ",")):
-            found.setdefault(key, (start, part.start()))
-            start = 0
-        elif len(closers) == 1 and not start and sign[0] == '"':
-            key = _decoded(sign)
-        elif len(closers) == 1 and sign == ":":
-            start = start or part.end()
-        if not closers:
-            return found, part.end()
-    if start:
-        found.setdefault(key, (start, len(text)))
-    return found, 0
-
-
-def _decoded(string: str) -> str:
+def json_end(text: str, at: int) -> int:
+    """Where the JSON value that begins at `at` ends; 0 if it may go on, -1 if it is none."""
     try:
-        return str(json.loads(string, strict=False))
-    except ValueError:
-        return string[1:-1]
+        return _DECODER.raw_decode(text, at)[1]
+    except json.JSONDecodeError as error:
+        return 0 if error.msg.startswith("Unterminated") or len(text) - error.pos < _UNSURE else -1
+    except RecursionError:
+        return -1
 
 
-def escaped(text: str) -> str:
+def strict(text: str) -> str:
     """JSON in whose strings control characters are escaped, which models forget."""
-    return _STRING.sub(lambda found: _CONTROL.sub(lambda sign: dump(sign[0])[1:-1], found[0]), text)
+    return text if is_object(text) else dump(json.loads(text, strict=False))
 
 
 def is_object(text: str) -> bool:
+    """Whether it is one that what goes through its values can descend."""
     try:
-        return isinstance(json.loads(text, parse_constant=int), dict)  # NaN, which JSON has not, is no int either
+        value = json.loads(text, parse_constant=int)  # NaN, which JSON has not, is no int either
     except (ValueError, RecursionError):
         return False
+    inner, depth = [value], 0
+    while inner and depth <= _DEEPEST:
+        values = (each.values() if isinstance(each, dict) else each for each in inner if isinstance(each, (dict, list)))
+        inner, depth = [value for each in values for value in each], depth + 1
+    return isinstance(value, dict) and not inner
 
 
 # Values that are almost JSON: Python's literals, bare keys, strings between quotes of a model's own. What models write

@@ -13,16 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from omnidraft.prompting.formats.chat_format import (
-    ArgumentShape,
     CallShape,
-    JsonArguments,
     JsonCalls,
     LooseArguments,
     NamedCalls,
     TagArguments,
     WrittenCall,
 )
-from omnidraft.prompting.formats.json_values import CLOSERS, Path
+from omnidraft.prompting.formats.json_values import CLOSERS
 from omnidraft.prompting.formats.pattern import (
     ID,
     KEY,
@@ -42,7 +40,6 @@ from omnidraft.prompting.formats.pattern import (
     skip_space,
 )
 from omnidraft.prompting.formats.probe import (
-    CONTENT,
     DIGITS,
     IDS,
     KEYS,
@@ -71,6 +68,10 @@ def gapped(text: str) -> tuple[Item, ...]:
     return pieces([*parts, text[at:]])
 
 
+# What stands between name and arguments, how they are written, and what follows them.
+Shown = tuple[Pattern, TagArguments | LooseArguments | None, str]
+
+
 def behind_marks(text: str, marks: Sequence[Sequence[Item]]) -> str:
     """What stands behind the last of the marks."""
     for mark in marks:
@@ -79,14 +80,11 @@ def behind_marks(text: str, marks: Sequence[Sequence[Item]]) -> str:
     return text
 
 
-def learn_arguments(one: str, more: str, number: str) -> tuple[Pattern, ArgumentShape, str] | None:
-    """(what stands between name and arguments, how they are written, what follows them); None if that is not seen.
-
-    Renderings from behind the name on, with one argument, with two, and with one that is a number.
-    """
+def learn_arguments(one: str, more: str, number: str) -> Shown | None:
+    """Of renderings from behind the name on, with one argument, with two, and with one that is a number."""
     place = json_place(one)
     if place is not None:
-        return gapped(one[: place[0]]), JsonArguments(), one[place[1] :]
+        return gapped(one[: place[0]]), None, one[place[1] :]
     lead, middle, behind = _around(one)
     if TEXT not in one or TEXT in lead:
         return None
@@ -120,17 +118,17 @@ def _around(one: str) -> tuple[str, str, str]:
     return lead, middle, behind
 
 
-def _loose(lead: str, assign: str, quote: str, behind: str) -> tuple[Pattern, ArgumentShape, str] | None:
-    opener, sign = lead.rstrip()[-1:], assign.strip()
+def _loose(lead: str, assign: str, quote: str, behind: str) -> Shown | None:
+    opener = lead.rstrip()[-1:]
     rest = behind.removeprefix(quote).lstrip()
     closer = CLOSERS.get(opener)
-    if closer is None or len(sign) != 1 or not rest.startswith(closer):
+    if closer is None or len(assign.strip()) != 1 or not rest.startswith(closer):
         return None
     own = "" if quote in ("'", '"') else quote
-    return gapped(lead), LooseArguments(closer, sign, own), rest[1:]
+    return gapped(lead), LooseArguments(closer, own), rest[1:]
 
 
-def _tags(lead: str, middle: str, plain: str, behind: str, more: str) -> tuple[Pattern, ArgumentShape, str] | None:
+def _tags(lead: str, middle: str, plain: str, behind: str, more: str) -> Shown | None:
     second, found, _ = more.partition(TEXT)[2].partition(KEYS[1])
     if not found:
         return None
@@ -215,15 +213,13 @@ _MOST = 8  # atoms behind a call that may belong to it
 class Calls:
     """Renderings of calls given in one way, from behind the header on; "" where the template refuses.
 
-    one: one call with one argument; two: two calls; more: one call with two arguments; number: with a number;
-    after: one call behind content.
+    one: one call with one argument; two: two calls; more: one call with two arguments; number: with a number.
     """
 
     one: str
     two: str
     more: str
     number: str
-    after: str
 
 
 def learn_calls(
@@ -234,7 +230,7 @@ def learn_calls(
         seen = _seen(probe, way, behind, thoughts)
         if seen is None:
             continue
-        shape = _json_calls(seen, turn_end) or _named_calls(seen, turn_end)
+        shape = _shape(seen, turn_end)
         if shape is not None:
             return (replace(shape, written=written_call(*_parts(seen.one), _parts(seen.more)[1], shape, turn_end)),)
     return ()
@@ -250,12 +246,8 @@ def _seen(probe: Probe, way: Way, behind: Callable[[str], str], thoughts: Sequen
     one = rest(probe.called(way, _ONE))
     if TEXT not in one:
         return None
-    after = rest(probe.called(way, _ONE, content=CONTENT))
-    between = after[after.find(CONTENT) + len(CONTENT) :] if 0 <= after.find(CONTENT) < after.find(NAMES[0]) else ""
-    return Calls(
-        one, rest(probe.called(way, _ONE, _ONE)), rest(probe.called(way, _TWO)),
-        rest(probe.called(way, {KEYS[0]: DIGITS})), between,
-    )  # fmt: skip
+    others = ([_ONE, _ONE], [_TWO], [{KEYS[0]: DIGITS}])
+    return Calls(one, *(rest(probe.called(way, *given)) for given in others))
 
 
 def _closers(*patterns: Sequence[Item]) -> tuple[Pattern, ...]:
@@ -272,73 +264,58 @@ def _without_end(tail: Sequence[Item], turn_end: Pattern) -> tuple[Item, ...]:
     return tuple(tail)
 
 
-# Calls as JSON objects
+def _shape(seen: Calls, turn_end: Pattern) -> CallShape | None:
+    """What stands before, between and behind calls: JSON objects, or names with arguments."""
+    one, two = _call_objects(seen.one), _call_objects(seen.two)
+    body: JsonCalls | NamedCalls | None = _json_body(one[0][2]) if one else None
+    if body is not None:
+        start, end, _ = one[0]
+        between = gapped(seen.two[two[0][1] : two[1][0]]) if len(two) == 2 else ()
+    elif (found := learn_arguments(*(_parts(text)[1] for text in (seen.one, seen.more, seen.number)))) is not None:
+        before, behind = _parts(seen.one)
+        lead, arguments, rest = found
+        start, end = len(before), len(seen.one) - len(rest)
+        body = NamedCalls((NAME, *lead), arguments)
+        between = _between(seen.two, behind[behind.find(TEXT) : len(behind) - len(rest)])
+    else:
+        return None
+    opening, tail = _opening(seen.one[:start], body), _without_end(gapped(seen.one[end:]), turn_end)
+    between = between[: len(between) - common_end(between, opening)]
+    return CallShape((opening,), body, _closers(tail, between))
 
 
-def _call_objects(text: str) -> Iterator[tuple[int, int, Mapping[str, Any]]]:
-    """Where JSON objects with a name and an argument in them stand, outermost first."""
-    behind = 0
+def _opening(text: str, body: JsonCalls | NamedCalls) -> Pattern:
+    """What opens a call; a sign right in front of a tag is part of it."""
+    items = gapped(text)
+    if isinstance(body, JsonCalls):
+        return items[:-1] if items[-1:] == ("[",) else items  # of a list, which is read anyway
+    glued = len(items) > 1 and not is_tag(items[0]) and is_tag(items[1]) and isinstance(items[0], str)
+    start = f"{items[0]}{items[1]}" if glued else "\0"
+    return (start, *items[2:]) if text.lstrip().startswith(start) else items
+
+
+def _call_objects(text: str) -> list[tuple[int, int, Mapping[str, Any]]]:
+    """Where JSON objects with a name and an argument in them stand, of those inside each other the outermost."""
+    found: list[tuple[int, int, Mapping[str, Any]]] = []
     for start, end, value in _objects(text):
         written = text[start:end]
-        if start >= behind and KEYS[0] in written and any(name in written for name in NAMES):
-            behind = end
-            yield start, end, value
-
-
-def _json_calls(seen: Calls, turn_end: Pattern) -> CallShape | None:
-    found = next(_call_objects(seen.one), None)
-    if found is None:
-        return None
-    start, end, value = found
-    body = _json_body(value)
-    if body is None:
-        return None
-    openings = [_opening(seen.one[:start])]
-    behind = next(_call_objects(seen.after), None)
-    if behind is not None:
-        openings.append(_opening(seen.after[: behind[0]]))
-    tails = [_without_end(gapped(seen.one[end:]), turn_end)]
-    both = list(_call_objects(seen.two))
-    if len(both) == 2:
-        between = gapped(seen.two[both[0][1] : both[1][0]])
-        own = common_end(between, openings[0])
-        tails.append(between[: len(between) - own])
-        openings.append(_without_comma(between))
-    known = tuple(dict.fromkeys(opening for opening in openings[1:] if opening not in ((), openings[0])))
-    return CallShape((openings[0], *known), body, _closers(*tails))
-
-
-def _without_comma(between: Sequence[Item]) -> Pattern:
-    """What stands right before another call: from its first tag that opens something on."""
-    starts = [i for i, item in enumerate(between) if is_tag(item) and "/" not in str(item)[:3]]
-    return tuple(item for item in between[starts[0] :] if item != "[") if starts else ()
-
-
-def _opening(text: str) -> Pattern:
-    items = gapped(text)
-    return items[:-1] if items[-1:] == ("[",) else items
+        if KEYS[0] in written and any(name in written for name in NAMES) and (not found or start >= found[-1][1]):
+            found.append((start, end, value))
+    return found
 
 
 def _json_body(value: Mapping[str, Any]) -> JsonCalls | None:
     if len(value) == 1 and next(iter(value)) in NAMES:
         return JsonCalls(keyed=True)
-    places = list(_places(value))
-    names = [path for path, inner in places if inner == NAMES[0] or inner == named_id(0)]
-    given = [path for path, inner in places if _is_given(inner)]
+    inner = {key: each for part in value.values() if isinstance(part, Mapping) for key, each in part.items()}
+    names = [key for key, each in (*value.items(), *inner.items()) if each in (NAMES[0], named_id(0))]
+    given = [key for key, each in (*value.items(), *inner.items()) if _is_given(each)]
     if not names or not given:
         return None
     known = JsonCalls()
     return JsonCalls(
-        frozenset(names[:1]) | known.names, frozenset(given[:1]) | known.arguments, others=known.others | set(value)
+        known.names.union(names[:1]), known.arguments.union(given[:1]), known.others.union(value)
     )  # fmt: skip
-
-
-def _places(value: Mapping[str, Any]) -> Iterator[tuple[Path, Any]]:
-    for key, inner in value.items():
-        yield (key,), inner
-        if isinstance(inner, Mapping):
-            for deeper, innermost in inner.items():
-                yield (key, deeper), innermost
 
 
 def _is_given(value: Any) -> bool:
@@ -346,35 +323,6 @@ def _is_given(value: Any) -> bool:
     with suppress(ValueError):
         value = json.loads(value) if isinstance(value, str) else value
     return value == _ONE
-
-
-# Calls with a name of their own
-
-
-def _named_calls(seen: Calls, turn_end: Pattern) -> CallShape | None:
-    before, behind = _parts(seen.one)
-    found = learn_arguments(behind, _parts(seen.more)[1], _parts(seen.number)[1])
-    if found is None:
-        return None
-    opening, (lead, arguments, rest) = _whole(before), found
-    openings = [opening, _whole(_parts(seen.after)[0])]
-    tail = _without_end(gapped(rest), turn_end)
-    between = _between(seen.two, behind[behind.find(TEXT) : len(behind) - len(rest)])
-    skip = common_start(between, tail)
-    own = common_end(between[skip:], opening)
-    openings.append(between[len(between) - own :] if own else between[skip:])
-    others = (each for each in openings[1:] if each not in ((), opening) and each[0] not in (",", ";"))
-    known = tuple(dict.fromkeys(others))
-    closers = _closers(tail, between[: len(between) - own])
-    return CallShape((opening, *known), NamedCalls((NAME, *lead), arguments), closers)
-
-
-def _whole(text: str) -> Pattern:
-    """What opens a call; a sign right in front of a tag is part of it."""
-    opening = gapped(text)
-    glued = len(opening) > 1 and not is_tag(opening[0]) and is_tag(opening[1]) and isinstance(opening[0], str)
-    start = f"{opening[0]}{opening[1]}" if glued else "\0"
-    return (start, *opening[2:]) if text.lstrip().startswith(start) else opening
 
 
 def _between(two: str, value: str) -> tuple[Item, ...]:

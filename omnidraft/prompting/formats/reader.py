@@ -7,31 +7,35 @@ templates: a `ChatFormat` says what to look for.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from omnidraft.prompting.formats.arguments import Held
-from omnidraft.prompting.formats.calls import Candidate, Read, Tools, read_call
+from omnidraft.prompting.formats.arguments import Read
+from omnidraft.prompting.formats.calls import PLAIN, Candidate, Tools, read_call
 from omnidraft.prompting.formats.chat_format import (
+    Call,
     CallShape,
     ChatFormat,
+    Content,
     Event,
     JsonCalls,
     LooseArguments,
+    Thoughts,
 )
 from omnidraft.prompting.formats.pattern import (
     MORE,
     NAME,
     Found,
     Markers,
+    Match,
     Pattern,
     atoms,
     ends,
     groups,
     is_tag,
+    last_match,
+    match,
     skip_space,
 )
-from omnidraft.prompting.formats.told import Told
 
 THINK, ANSWER, DROP, HIDE, CALL, OVER, CLOSED = "think", "answer", "drop", "hide", "call", "over", "closed"
 _MOST = 8  # parts of what closes a turn
@@ -51,7 +55,8 @@ class ReaderMarks:
 
     def __init__(self, form: ChatFormat, shapes: Sequence[CallShape]) -> None:
         openings = [(opening, shape) for shape in shapes for opening in shape.openings]
-        self.bare_calls: list[Candidate] = list(dict.fromkeys(each for each in openings if not reads_anywhere(each[0])))
+        bare = dict.fromkeys(each for each in openings if not reads_anywhere(each[0]))
+        self.bare_calls: list[Candidate] = [*bare, ((), PLAIN)] if shapes else []
         tails = ((end, shape) for opening, shape in openings for end in ends(opening) if reads_anywhere(end))
         self.marked_calls: list[Candidate] = list(dict.fromkeys(tails))
         calls = _all(CALL, (opening[:1] for opening, _ in self.marked_calls))
@@ -77,19 +82,74 @@ def _all(meaning: str, patterns: Any) -> list[tuple[Pattern, Any]]:
     return [(pattern, meaning) for pattern in patterns]
 
 
+class Told:
+    """What is told of an answer as it comes: content and thoughts without white space that means nothing.
+
+    said: something of this part has been told; fresh: a call may begin here that nothing announces; line: what the last
+    line of thoughts begins with.
+    """
+
+    def __init__(self) -> None:
+        self.said, self.fresh, self.line = False, True, ""
+        self._events: list[Event] = []
+        self._spaces: list[str] = []
+        self._marked = False  # white space in front means nothing any more
+
+    def take(self) -> list[Event]:
+        """What has been told since."""
+        events, self._events = self._events, []
+        return events
+
+    def add(self, events: Sequence[Event]) -> None:
+        self._events += events
+
+    def begin_part(self) -> None:
+        """Content begins behind a marker."""
+        self.fresh = self._marked = True
+        self.said, self._spaces = False, []
+
+    def begin_thoughts(self) -> None:
+        self.said, self._spaces, self.line = False, [], ""
+
+    def space(self, text: str) -> None:
+        """White space, told if content follows."""
+        self._spaces.append(text)
+
+    def say(self, text: str) -> None:
+        """Content; white space in front of it counts only where nothing else stood before."""
+        if not self.said:
+            words = text.lstrip()
+            if not words:
+                self._spaces.append(text)
+                return
+            text = words if self._marked else "".join([*self._spaces, text])
+            self._spaces = []
+        if text:
+            self.said, self.fresh = True, False
+            self._events.append(Content(text))
+
+    def think(self, text: str) -> None:
+        """Thoughts, without the white space around them."""
+        _, newline, line = text.rpartition("\n")
+        self.line = (line if newline else self.line + line).lstrip()[:1]
+        words = text.rstrip()
+        if words:
+            before = "".join(self._spaces) + words
+            self._events.append(Thoughts(before if self.said else before.lstrip()))
+            self.said, self._spaces = True, []
+        self._spaces.append(text[len(words) :])
+
+
 _PIECE = 4096  # characters looked at together, so that many vain attempts stay cheap
 Step = Callable[[bool], bool]  # over: no more will come; whether anything was read
 
 
 class AnswerReader:
-    """tools: schemas of parameters by name; None where nobody said what may be called, so that anything may be.
+    """tools: schemas of parameters by name; begun: what the prompt wrote of the answer already."""
 
-    begun: what the prompt wrote of the answer already.
-    """
-
-    def __init__(self, form: ChatFormat, tools: Mapping[str, Any] | None = None, begun: str = "") -> None:
+    def __init__(self, form: ChatFormat, tools: Mapping[str, Any], begun: str = "") -> None:
         self._form, self._tools = form, Tools(tools)
-        self._marks = ReaderMarks(form, form.calls if tools is None or tools else ())
+        self._marks = ReaderMarks(form, form.calls if tools else ())
         self._told = Told()
         self._text = begun
         always = bool(form.thoughts.ends) and not form.thoughts.begins  # an answer begins with its thoughts
@@ -115,10 +175,12 @@ class AnswerReader:
     def finish(self, cut: bool = False) -> list[Event]:
         """What was held back at the end of the answer. cut: it did not end by itself: a call stays as far as it came,
         and the beginning of one that has no name yet is left out."""
+        plain = bool(self._held) and self._held[0][1] is PLAIN
         if cut and self._within_calls():
-            found = (read_call(each, self._text, self._tools, True) for each in self._held)
-            self._told.add([replace(each.call, whole=False) for each in found if isinstance(each, Read)][:1])
-            self._text = ""
+            found = [read_call(each, self._text, self._tools, True) for each in self._held]
+            calls = [Call(each.name, each.arguments, each.lacks == "") for each in found if each and each.name]
+            self._told.add(calls[:1])
+            self._text = self._text if plain and not calls else ""
         self._run(True)
         return self._told.take()
 
@@ -225,10 +287,9 @@ class AnswerReader:
             return None
         if (skipped := self._skip_leftovers(start, over)) is not None:
             return skipped
-        bare = self._marks.bare_calls
-        calls = [call for call in bare if isinstance(call[1].body, JsonCalls) or not self._tools.unknown]
         self._told.space(self._take(start))
-        read = self._call([*self._marks.marked_calls, *calls], over)
+        bare = self._marks.bare_calls if self._last is None else self._marks.bare_calls[:-1]
+        read = self._call([*self._marks.marked_calls, *bare], over)
         if read is None:
             self._told.fresh = False
         return read
@@ -250,50 +311,40 @@ class AnswerReader:
 
     # Calls
 
+    def _call(self, candidates: Sequence[Candidate], over: bool) -> bool | None:
+        """Whether a call that begins here was read, or is held; None if there is none."""
+        for at, candidate in enumerate(candidates):
+            found = read_call(candidate, self._text, self._tools, over)
+            if found is None or (over and found.lacks is None):
+                continue
+            if not over and found.lacks != "":
+                self._held, self._until = candidates[at:], found.until
+                return False
+            return self._read(found, candidate[1], over)
+        return None
+
     @property
     def _doubted(self) -> bool:
         """Whether a call here, in the middle of a sentence of thoughts, may only be spoken of."""
         return self._step == self._thoughts and bool(self._told.line)
 
-    def _call(self, candidates: Sequence[Candidate], over: bool) -> bool | None:
-        """Whether a call that begins here was read, or is held; None if there is none."""
-        for candidate in candidates:
-            found = read_call(candidate, self._text, self._tools, over)
-            if isinstance(found, Held):
-                self._held, self._until = candidates, found.until
-                return False
-            if found is not None:
-                return self._read(found, candidate[1], over)
-        return None
-
     def _read(self, found: Read, shape: CallShape, over: bool) -> bool:
-        """A call; what never became one is shown, and in the middle of a thought it was only spoken of."""
-        broken = found.lacks is None
-        meant = not self._doubted or (not broken and self._is_meant(found.end, over))
-        if meant is None:
-            return False
-        written = self._take(found.end)
-        if not meant:
-            self._told.think(written)
-        elif broken:
-            self._told.show(written)
-            self._step = self._content
-        else:
-            self._told.add([replace(found.call, arguments=found.call.arguments + (found.lacks or ""))])
-            self._last, self._comma, self._step = shape, False, self._called
-        return True
-
-    def _is_meant(self, end: int, over: bool) -> bool | None:
-        """Whether a call in the middle of a thought is one: if what follows calls does follow. None: not known yet."""
-        at = skip_space(self._text, end)
-        if at == len(self._text):
-            return True if over else None
+        """A call; in the middle of a thought it is one if what follows calls does follow."""
+        at = skip_space(self._text, found.end)
         closer = self._marks.behind_call.at(self._text, at, over)
         opening = self._marks.in_thoughts.at(self._text, at, over)
-        if MORE in (closer, opening):
-            return None
+        ended = at == len(self._text)
+        if self._doubted and not over and (ended or MORE in (closer, opening)):
+            return False
         closed = isinstance(closer, Found) and is_tag(closer.meaning)
-        return closed or (isinstance(opening, Found) and opening.meaning is not ANSWER)
+        another = isinstance(opening, Found) and opening.meaning is not ANSWER
+        written = self._take(found.end)
+        if self._doubted and not (closed or another or ended):
+            self._told.think(written)
+        else:
+            self._told.add([Call(found.name, found.arguments + (found.lacks or ""))])
+            self._last, self._comma, self._step = shape, False, self._called
+        return True
 
     def _called(self, over: bool) -> bool:
         """Behind a call: another one, what closes it, or content."""
@@ -322,3 +373,18 @@ class AnswerReader:
         first = next(iter(last.body.head), NAME)
         listed = self._comma or isinstance(last.body.arguments, LooseArguments)  # or just one below the other
         return [*found, ((), last)] if listed or isinstance(first, str) else found
+
+
+def begun_text(form: ChatFormat, prompt: str) -> str:
+    """What stands in `prompt` behind the last beginning of an answer; behind the first where that begins it.
+
+    All of it where no answer begins there: then it is a part of one.
+    """
+    if not form.header:
+        return prompt
+    for header in (*ends(form.header), form.header[-1:]):
+        found = match(header, prompt, skip_space(prompt, 0), True)
+        if isinstance(found, Match):
+            return prompt[skip_space(prompt, found.end) :]
+    found = last_match(form.header, prompt)
+    return prompt if found is None else prompt[skip_space(prompt, found.end) :]

@@ -13,7 +13,7 @@ from typing import Any
 
 from omnidraft.app.answer_job import ENDED, AnswerJob
 from omnidraft.prompting.formats.chat_format import collect
-from omnidraft.prompting.formats.open import Reader
+from omnidraft.prompting.formats.reader import AnswerReader
 from omnidraft.prompting.json_schema import broken
 from omnidraft.server.api.request import CompletionRequest
 
@@ -23,7 +23,7 @@ class Checks:
     """reader: makes one that parts an answer's text; None where all of it is what was said."""
 
     asked: CompletionRequest
-    reader: Callable[[], Reader] | None
+    reader: Callable[[], AnswerReader] | None
 
     def notices(self, job: AnswerJob) -> list[str]:
         """What there is to say about an answer that is over, in sentences."""

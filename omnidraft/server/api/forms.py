@@ -13,7 +13,7 @@ from omnidraft.app.answer_job import AnswerJob, Listener
 from omnidraft.decoding.events import Event as Decoded
 from omnidraft.decoding.events import Finished, Prefill, Token
 from omnidraft.prompting.formats.chat_format import Call, Content, Event, Thoughts, collect
-from omnidraft.prompting.formats.open import Reader
+from omnidraft.prompting.formats.reader import AnswerReader
 from omnidraft.server.api.messages import Tools
 from omnidraft.vocab import Vocabulary
 
@@ -140,7 +140,7 @@ class ChatForm(_Form):
 
     kind, prefix = "chat.completion", "chatcmpl"
 
-    def __init__(self, job: AnswerJob, reader: Reader, tools: Tools | None, logprobs: Logprobs | None) -> None:
+    def __init__(self, job: AnswerJob, reader: AnswerReader, tools: Tools | None, logprobs: Logprobs | None) -> None:
         super().__init__(job, logprobs)
         self._reader, self.tools = reader, tools
         self._one = tools is not None and tools.one

@@ -6,13 +6,13 @@ import time
 import pytest
 
 from omnidraft.prompting.formats.chat_format import Call, Content, Event, Thoughts, collect
-from omnidraft.prompting.formats.open import open_reader
+from omnidraft.prompting.formats.reader import AnswerReader
 from tests.prompting.formats.test_learned import CALL, TOOLS, WRITTEN, form
 
 
 def each(calls: str, text: str) -> list[list[Event]]:
     """What every character of `text` brings."""
-    reader = open_reader(form(calls), TOOLS)
+    reader = AnswerReader(form(calls), TOOLS)
     return [*map(reader.feed, text), reader.finish()]
 
 
@@ -43,7 +43,7 @@ def test_thoughts_before_and_text_around_calls_come_as_they_are_written(calls):
 @pytest.mark.parametrize("calls", WRITTEN)
 def test_what_is_cut_off_is_a_call_as_far_as_it_came(calls):
     for end in range(WRITTEN[calls].index("a "), WRITTEN[calls].index("2")):
-        reader = open_reader(form(calls), TOOLS)
+        reader = AnswerReader(form(calls), TOOLS)
         reader.feed(WRITTEN[calls][:end])
         (call,) = reader.finish(cut=True)
         assert not call.whole
@@ -55,7 +55,7 @@ def test_what_is_cut_off_is_a_call_as_far_as_it_came(calls):
 def test_a_program_full_of_brackets_is_read_in_small_pieces(calls):
     long = "f({x[0]}) </i> <v> " * 1000
     text = WRITTEN[calls].replace("a ", long)
-    reader, begun, events = open_reader(form(calls), TOOLS), time.process_time(), []
+    reader, begun, events = AnswerReader(form(calls), TOOLS), time.process_time(), []
     for at in range(0, len(text), 16):
         events += reader.feed(text[at : at + 16])
     (call,) = collect([*events, *reader.finish()]).calls

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from omnidraft.prompting.formats.chat_format import Call, ChatFormat, Content, collect
-from omnidraft.prompting.formats.open import open_reader
+from omnidraft.prompting.formats.reader import AnswerReader
 from tests.prompting.reading import format_of_source, read
 from tests.prompting.tool_templates import TEMPLATES
 
@@ -113,11 +113,11 @@ def test_it_may_follow_thoughts_and_no_tools_means_no_calls():
 
 def test_nothing_is_held_back_that_cannot_become_one():
     for begins, text in (("```", "python\n"), ("```json\n", "[1"), ("{", '"city"'), ('{"na', 'me" '[:2] + 's": 1')):
-        reader = open_reader(hermes(), TOOLS)
+        reader = AnswerReader(hermes(), TOOLS)
         assert reader.feed(begins) == []
         assert reader.feed(text) == [Content(begins + text)]
         assert reader.feed("more") == [Content("more")]
-    reader = open_reader(hermes(), TOOLS)
+    reader = AnswerReader(hermes(), TOOLS)
     assert reader.feed(CALL) == []
     assert isinstance(reader.finish()[0], Call)
 
@@ -130,10 +130,10 @@ def test_nothing_is_held_back_that_cannot_become_one():
 ])  # fmt: skip
 @pytest.mark.parametrize("size", [1, 7, 100])
 def test_a_call_that_was_cut_off_stays_one_as_far_as_it_came(text, told, size):
-    reader = open_reader(hermes(), TOOLS)
+    reader = AnswerReader(hermes(), TOOLS)
     events = [event for at in range(0, len(text), size) for event in reader.feed(text[at : at + size])]
     got = collect(events + reader.finish(cut=True))
     assert [(call.name, call.arguments) for call in got.calls] == ([] if told is None else [("weather", told)])
     assert got.content == (text if told is None else "")
-    whole = open_reader(hermes(), TOOLS)
+    whole = AnswerReader(hermes(), TOOLS)
     assert collect(whole.feed(text) + whole.finish()).content == text, "one that ends by itself is none"

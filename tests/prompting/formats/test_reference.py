@@ -17,15 +17,13 @@ LEAST = 0.97
 
 def read_case(form: ChatFormat, case: Mapping[str, Any], size: int = 0) -> Reading:
     tools = schemas(case.get("tools") or ())
-    return read(
-        form, case["input"], tools, case.get("genprompt") or "", size=size, whole=not case.get("partial"),
-        only_json=bool(case.get("schema")),
-    )  # fmt: skip
+    return read(form, case["input"], tools, case.get("genprompt") or "", size=size, whole=not case.get("partial"))
 
 
 def counts(case: Mapping[str, Any]) -> bool:
-    """Whether the answer is complete, and its thoughts are to be taken out."""
-    return not case.get("partial") and case.get("rf", 1) != 0
+    """Whether the answer is complete and free, and its thoughts are to be taken out. A schema's grammar allows nothing
+    around its JSON."""
+    return not case.get("partial") and case.get("rf", 1) != 0 and not case.get("schema")
 
 
 def differences(reading: Reading, case: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
