@@ -70,7 +70,7 @@ def test_what_a_file_holds_beside_its_text_stands_on_its_chip_and_in_the_prompt(
 
 
 @pytest.mark.parametrize(("data", "sentence"), [
-    (b"\x89PNG\r\n\x1a\n\0\0", "a binary file"),
+    (b"\x89PNG\r\n\x1a\n\0\0", "a binary file; pictures, text, PDF, Word and Excel files can be attached"),
     (b"PK\x03\x04\0\0ab", "a binary file"),
     (bytes(range(256)) * 20, "a binary file"),
     (b"", "is empty"),

@@ -88,9 +88,16 @@ def test_the_verdict_stands_first_and_tells_when_the_machine_was_another_one():
     assert "slower in the second race" not in shown
     slower = replace(a_score(1.4), plain_speed=70.0)
     assert "was 30% slower in the second race" in race.race(a_race(before=a_score(1.05), after=slower))
-    slow = race.race(a_race("raced", before=a_score(0.9, same=5)))
+    slow = race.race(a_race("raced", before=a_score(0.8, same=5)))
     assert 'data-equal="false"' in slow
-    assert "guessing costs more than it saves, for 50% of the guesses were right" in slow
+    assert "guessing costs more than it saves: 50% of the guesses were right" in slow
+
+
+@pytest.mark.parametrize("speedup", [0.95, 1.05])
+def test_a_race_whose_interval_holds_plain_decoding_claims_neither_gain_nor_loss(speedup):
+    shown = race.race(a_race("raced", before=a_score(speedup)))
+    assert "costs more than it saves" not in shown
+    assert "so few answers do not tell" in shown
 
 
 def test_no_speedup_is_shown_of_a_race_under_way_or_of_too_few_answers():

@@ -104,7 +104,7 @@ def _decoded(data: bytes, name: str) -> tuple[str, str]:
             return text, ""
     guesses = list(from_bytes(data, cp_isolation=list(ENCODINGS)))
     if not guesses:
-        raise Unreadable(f"{name} is a binary file; only text can be attached.")
+        raise Unreadable(f"{name} is a binary file; pictures, text, PDF, Word and Excel files can be attached.")
     alike = [g.encoding for g in guesses if (g.chaos, g.coherence) == (guesses[0].chaos, guesses[0].coherence)]
     encoding = min(alike, key=list(ENCODINGS).index)
     return data.decode(encoding), encoding

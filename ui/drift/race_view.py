@@ -87,8 +87,10 @@ def _verdict(view: RaceView) -> str:
     )
     if view.after is not None and view.before is not None:
         words += f"; {view.before.speedup:.2f}× before the lesson, when {_right(view.before)}"
-    if found.speedup < 1.0:
-        words += f". Here guessing costs more than it saves, for {_right(found)}; in a chat it is left out then"
+    if high < 1.0:
+        words += f". Here guessing costs more than it saves: {_right(found)}; in a chat it is left out then"
+    elif low < 1.0:
+        words += ". Whether guessing pays here, so few answers do not tell; in a chat it is left out where it does not"
     return f'<p class="od-verdict">{words}.</p>{_changed(view)}'
 
 
