@@ -307,7 +307,7 @@ def test_a_page_can_have_only_uploads_read(page, ada, sessions):
     secret.write_text("what nobody sent")
     told = []
     for path in (secret, sessions.home.uploads / ".." / "secret.txt"):
-        taken = page.answering.take([], "", chat, Followed(), page.who, clicked(path=str(path), number=1))
+        taken = page.answering.take([], "", chat, None, Followed(), page.who, clicked(path=str(path), number=1))
         told.append(shown(page.view, taken))
     assert all("was not sent by a page" in update["reading"] and "attached" not in update for update in told)
     assert secret.exists()

@@ -69,6 +69,31 @@ def test_a_message_waits_for_all_its_files_however_fast_they_come(brief, page):
     assert sent_files(page, brief) == [names, []]
 
 
+def test_files_stay_with_a_message_that_is_not_sent_yet_as_its_text_does(brief, page):
+    new_chat(page)
+    ask(page, "Good evening")
+    attach(page, ("kept.txt", b"word"))
+    page.wait_for_selector("#od-attached li >> text=kept.txt")
+    page.fill("#od-box textarea", "Sum up.")
+    new_chat(page)
+    page.wait_for_selector("#od-attached li", state="detached")
+    page.click("#od-rows .od-row:has-text('Good evening')")
+    page.wait_for_selector("#od-attached li >> text=kept.txt")
+    assert page.input_value("#od-box textarea") == "Sum up."
+    page.click("#od-chat .user-row .od-turn button[title='Edit']")
+    page.wait_for_selector("#od-attached li", state="detached")
+    page.click("#od-cancel")
+    page.wait_for_selector("#od-attached li >> text=kept.txt")
+    page.press("#od-box textarea", "Enter")
+    page.wait_for_function("document.querySelectorAll('#od-chat .message-row').length >= 4")
+    wait_idle(page)
+    new_chat(page)
+    page.click("#od-rows .od-row:has-text('Good evening')")
+    page.wait_for_selector("#od-chat .user-row >> text=Sum up.")
+    assert page.locator("#od-attached li").count() == 0
+    assert sent_files(page, brief) == [[], ["kept.txt"]]
+
+
 def test_a_refusal_stays_in_sight_and_nothing_is_sent_without_the_file(brief, page):
     new_chat(page)
     page.fill("#od-box textarea", "Sum up.")

@@ -249,9 +249,9 @@ def _connect_answers(page: Page, blocks: gr.Blocks, answering: Answering) -> Non
     view, behind = page.view, partial(_follow_behind, answering)
     where = [view.box, view.chat_id, view.editing, view.attached, view.followed]
     here = [view.chat_id, view.followed]
-    files = [view.attached, view.box, view.chat_id]
+    files = [view.attached, view.box, view.chat_id, view.editing, view.followed]
     shown = [view.attached, view.chips, view.notice]
-    view.reading.act(answering.take, [*files, view.followed], [view.attached, view.chips, view.reading], **EACH)
+    view.reading.act(answering.take, files, [view.attached, view.chips, view.reading], **EACH)
     # The hidden field is but a place for what the script says.
     place: dict[str, Any] = {"inputs": [view.options.chat], "js": "() => [location.pathname]"}
     behind(blocks.load(answering.arrive, outputs=view.outputs, **place, **PRIVATE))
@@ -259,7 +259,7 @@ def _connect_answers(page: Page, blocks: gr.Blocks, answering: Answering) -> Non
     behind(view.chat.example_select(answering.example, here, view.outputs, **PRIVATE))
     behind(view.marks.act(answering.turn, here, view.outputs, **PRIVATE))
     behind(view.permit.act(answering.decide, here, view.outputs, **PRIVATE))
-    view.cancel.click(answering.cancel, None, [*view.no_edit(), view.notice], queue=False, **PRIVATE)
+    view.cancel.click(answering.cancel, here, [*view.no_edit(), view.notice], queue=False, **PRIVATE)
     view.stop.click(answering.halt, [view.chat_id], None, queue=False, **PRIVATE)
     view.chips.act(answering.chip, files, shown, **PRIVATE)
     page.tick.tick(answering.look, [view.seen_idle], [view.seen_idle, view.notice, view.gauge], **PRIVATE)

@@ -112,6 +112,8 @@ class ChatView:
         followed.leave()
         left = followed.left
         opened = self.open(session, session.shown.show(chat), before, more)
+        if chat != before:
+            opened |= self.attach(followed.unsent.get(chat, []), session, chat)
         return opened if followed.left == left else gr.skip()
 
     def whole(self, session: Session, chat: Conversation) -> dict:
@@ -175,6 +177,8 @@ class ChatView:
         the answer begins all the same, and what prevents that is told to `lost`.
         """
         left = followed.left
+        if sent:
+            followed.unsent.pop(chat, None)
         waiting = {} if asked is None else {self.chat: _awaiting(session, chat, asked, above)}
         yield {**(self._written("", []) if sent else {}), self.notice: "", **self._buttons(True), **waiting}
         begun = _BEGINNINGS.submit(start)
@@ -187,6 +191,8 @@ class ChatView:
         try:
             job = begun.result()
         except OmniDraftError as error:
+            if sent and above is None:
+                followed.unsent[chat] = sent[1]
             back = self._written(*sent, session, chat) if sent else {}
             back |= self._conversation(session, chat, session.store.path(chat)) if waiting else {}
             yield {**back, self.notice: refused(error), **self._buttons(_is_asked(session, chat))}
