@@ -63,15 +63,16 @@ class Status:
     """Everything a page shows at a glance.
 
     version grows with every change. state: off (in the settings), unavailable (nothing to train, or another program
-    does), idle (waits for answers), training (whatever `update.state` it is in), paused (stopped for an answer, other
-    long work or by the user: `held`). reason: a sentence. waiting: new answers; interval: an update begins at so many.
-    update: the one that runs; last: the one before. served: version name, None for the bare drafter; merged: served as
-    one file with the drafter. pid, memory_mb: of the training process, None while there is none. day_seconds: processor
-    time of the updates of the last 24 hours.
+    does), idle (waits for answers), due (has enough of them and waits for a quiet moment), training (whatever
+    `update.state` it is in), paused (stopped for an answer, other long work or by the user: `held`). reason: a
+    sentence. waiting: new answers; interval: an update begins at so many. update: the one that runs; last: the one
+    before. served: version name, None for the bare drafter; merged: served as one file with the drafter. pid,
+    memory_mb: of the training process, None while there is none. day_seconds: processor time of the updates of the
+    last 24 hours.
     """
 
     version: int
-    state: Literal["off", "unavailable", "idle", "training", "paused"]
+    state: Literal["off", "unavailable", "idle", "due", "training", "paused"]
     reason: str
     waiting: int
     interval: int
@@ -113,7 +114,7 @@ class Learned:
             replay_limit=int(LIMIT_MB * 1e6), day_seconds=stores.day_seconds,
         )  # fmt: skip
 
-    def _state(self) -> tuple[Literal["off", "unavailable", "idle", "training", "paused"], str]:
+    def _state(self) -> tuple[Literal["off", "unavailable", "idle", "due", "training", "paused"], str]:
         learner, updates, settings = self._learner, self._learner.updates, self._learner.settings()
         if not learner.active or learner.stores.refused:
             return "unavailable", learner.why_not or learner.stores.refused
@@ -129,10 +130,14 @@ class Learned:
             return "paused", "Paused while an answer is being written."
         if updates.running is not None:
             return "training", updates.running.doing()
+        due = learner.state is State.DUE
         if learner.answering:
-            return "idle", "An answer is being written."
-        waits = learner.waits_for if learner.state is State.DUE else ""
-        return "idle", waits or updates.idle_reason(updates.interval(settings))
+            return "due" if due else "idle", "An answer is being written."
+        if due and updates.forced:
+            return "due", "Training begins as soon as no answer is being written."
+        if due:
+            return "due", learner.waits_for or "Enough answers are new; training begins once nobody asked for a while."
+        return "idle", updates.idle_reason(updates.interval(settings))
 
     def versions(self) -> list[VersionInfo]:
         """The versions, newest first."""

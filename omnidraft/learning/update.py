@@ -300,9 +300,7 @@ class Updates:
         return f"Training waits: {spent / 60:.1f} of {MINUTES_PER_HOUR:g} processor minutes an hour are used."
 
     def idle_reason(self, interval: int) -> str:
-        """Why no update begins, in a sentence. interval: answers one takes."""
-        if self.forced:
-            return "Training begins as soon as no answer is being written."
+        """Why none is due, in a sentence. interval: answers one takes."""
         fresh = self._stores.fresh
         if fresh >= interval and not self._stores.enough:
             return f"{fresh} new answers; a few more are needed to judge an update by."

@@ -196,9 +196,11 @@ def test_an_update_that_the_user_wants_is_announced_until_it_begins(taught):
     learner.waits.start = 3600.0
     ask(taught, range(12, 20))
     until(lambda: learner.stores.enough, "answers to learn from")
-    assert "Training begins" not in learner.status().reason
+    until(lambda: learner.status().state == "due", "more answers than an update takes")
+    assert learner.status().reason == "Enough answers are new; training begins once nobody asked for a while."
     assert learner.train_now() == ""
-    assert learner.status().reason == "Training begins as soon as no answer is being written."
+    status = learner.status()
+    assert (status.state, status.reason) == ("due", "Training begins as soon as no answer is being written.")
     learner.waits.start = quickly
     learner.wake()
     until(lambda: learner.status().state == "training", "training")

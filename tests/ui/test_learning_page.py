@@ -139,6 +139,13 @@ def test_what_comes_from_outside_is_escaped_and_a_running_update_shows_its_step(
     assert "width:50.0%" in shown
 
 
+def test_what_is_due_is_not_said_to_wait_for_answers():
+    shown = learning_view.standing(replace(STATUS, state="due", reason="Others work.", waiting=400))
+    assert "Waiting for a quiet moment" in shown
+    assert "Waiting for answers" not in shown
+    assert "width:100.0%" in shown
+
+
 def test_every_version_can_be_chosen_and_it_is_said_whose_they_are():
     shown = learning_view.versions_table([], [Start(True, False, "<b>other</b>"), Start(False, True)])
     assert shown.count('data-kind="use"') == 1, "what serves needs no button"

@@ -119,7 +119,7 @@ def look(session: Session, parts: Parts) -> dict:
         parts.files: notes.files(learner.learned.files(), session.assistant.profile.root),
         parts.pause: gr.Button(visible=not status.held and status.state not in ("off", "unavailable")),
         parts.go_on: gr.Button(visible=status.held),
-        parts.train: gr.Button(visible=status.state in ("idle", "paused") and not status.held),
+        parts.train: gr.Button(visible=status.state in ("idle", "due", "paused") and not status.held),
         parts.load: gr.Button(visible=session.loaded is None),
         parts.seen: _mark(session),
     }

@@ -20,6 +20,7 @@ STATES = {
     "off": "Learning is off",
     "unavailable": "Not learning now",
     "idle": "Waiting for answers",
+    "due": "Waiting for a quiet moment",
     "training": "Training",
     "paused": "Training is paused",
 }
