@@ -61,6 +61,9 @@ def test_conversations_are_listed_searched_renamed_and_deleted(server, pages):
         new_chat(page)
         ask(page, text)
     assert titles(page)[:2] == ["A list of winds", "Zebras on the moon"]
+    top, text = page.locator("[data-pick=begin]").bounding_box(), page.locator("#od-rows .od-age >> nth=0")
+    words = text.evaluate("e => e.getBoundingClientRect().top + 12")  # below its padding
+    assert abs(top["y"] + 3 - words) < 3, "Select stands beside the heading"
     write(page, "#od-search input", "zebra")
     page.wait_for_function("document.querySelectorAll('#od-rows .od-row').length === 1")
     page.click("#od-rows .od-row")

@@ -77,3 +77,4 @@ def test_the_story_tells_what_the_table_shows(then, told):
 def test_too_few_prompts_tell_no_story():
     rows = [row(0, "math", 0.22), row(1, "code", 0.1, prompts=3)]
     assert "3 prompts in a part tell no drift" in story(rows, learning=True)
+    assert "1 prompt in a part tells no drift" in story([row(0, "math", 0.22, prompts=1)], learning=True)

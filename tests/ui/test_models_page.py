@@ -28,6 +28,8 @@ def test_models_are_listed_loaded_and_unloaded(server, pages):
     card = ".od-models li:has(h3:text-is('tiny-target-b'))"
     page.wait_for_selector(card)
     assert page.inner_text(f"{card} p >> nth=0").split() == ["14.1", "MB", "fits", "text", "only"]
+    left = ".map(e => Math.round(e.getBoundingClientRect().left))"  # with a button or without, in one column
+    assert len(set(page.evaluate(f"[...document.querySelectorAll('.od-models > li > p')]{left}"))) == 1
     assert not page.is_visible(f"{card} >> text=architecture")
     page.focus(f"{card} [data-kind=use]")
     page.keyboard.press("Tab")

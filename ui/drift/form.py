@@ -66,7 +66,7 @@ def schedules(session: Session) -> dict[str, tuple[str, Schedule]]:
     others.sort(key=lambda m: m.vocabulary_size == first.vocabulary_size)  # of another family first
     known = {}
     for other in dict.fromkeys(m.path.stem for m in others[:_OTHERS]):
-        switch = Schedule(f"to {other}", tuple(Segment(name, MIXED, _FEW) for name in (one, other, one)))
+        switch = Schedule(f"{one} to {other} and back", tuple(Segment(name, MIXED, _FEW) for name in (one, other, one)))
         known[switch.name] = (f"Another model: {one}, {other}, {one}", switch)
     tasks = Schedule("another task", (Segment(one, "math", _FEW), Segment(one, "code", _FEW)))
     return {**known, tasks.name: (f"Another task, math, then code: {one}", tasks), **toys}

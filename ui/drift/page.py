@@ -64,7 +64,8 @@ def story(rows: list[SegmentRow], learning: bool) -> str:
     if not rows or rows[0].last is None:
         return ""
     if (fewest := min(row.prompts for row in rows)) < WINDOW:
-        told = f"{counted(fewest, 'prompt')} in a part tell no drift from chance: give each at least {WINDOW}."
+        tell = "tells" if fewest == 1 else "tell"
+        told = f"{counted(fewest, 'prompt')} in a part {tell} no drift from chance: give each at least {WINDOW}."
         return f'<p class="od-story">{told}</p>'
     said = [f"{_part(rows[0])}: {percent(rows[0].first)} of the drafts were accepted at first, "
             f"{percent(rows[0].last)} at the end."]  # fmt: skip
