@@ -81,7 +81,10 @@ FOCUSED = """() => {
   const e = document.activeElement;
   const around = [e, e.closest('#od-composer'), e.closest('label'), e.closest('.wrap')].filter(Boolean);
   const marked = (s) => (s.outlineStyle !== 'none' && parseFloat(s.outlineWidth) > 0) || s.boxShadow !== 'none';
-  return {name: e.getAttribute('aria-label') || e.labels?.[0]?.innerText.trim() || e.innerText?.trim() || e.title || '',
+  const ring = getComputedStyle(e), reach = parseFloat(ring.outlineWidth) + parseFloat(ring.outlineOffset);
+  const list = e.closest('#od-rows')?.getBoundingClientRect(), at = e.getBoundingClientRect();
+  return {cut: !!list && ring.outlineStyle !== 'none' && (at.left - reach < list.left || at.right + reach > list.right),
+          name: e.getAttribute('aria-label') || e.labels?.[0]?.innerText.trim() || e.innerText?.trim() || e.title || '',
           tag: e.tagName, marked: around.some((one) => marked(getComputedStyle(one)))};
 }"""
 
@@ -103,6 +106,7 @@ def test_a_keyboard_comes_to_everything_in_the_order_of_the_page(make_server, pa
     page = pages.open(make_server())
     new_chat(page)
     ask(page, "What is 23 + 45?")
+    page.add_style_tag(content="* { transition: none !important; }")  # rings as they are in the end
     page.focus(".od-nav a")
     found = steps(page, 80)
     names = [step["name"] for step in found]
@@ -113,6 +117,7 @@ def test_a_keyboard_comes_to_everything_in_the_order_of_the_page(make_server, pa
     assert at == sorted(at), names
     assert not [step for step in found if not step["name"]], "every stop says what it is"
     assert not [step["name"] for step in found if not step["marked"]], "and one sees where one is"
+    assert not [step["name"] for step in found if step["cut"]], "whole, in the list too"
 
 
 def test_a_conversation_is_led_with_keys_alone(server, pages):
