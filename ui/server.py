@@ -117,6 +117,10 @@ def _told(request: Request, error: Exception) -> Response:
     return PlainTextResponse(str(error), 503)
 
 
+def _not_understood(_: Request, __: Exception) -> Response:
+    return PlainTextResponse("This request is not understood here; load the page again.", 400)
+
+
 def _mounted(app: FastAPI, sessions: Sessions) -> FastAPI:
     clear_uploads(sessions.home)  # what a killed app left
     os.environ["GRADIO_TEMP_DIR"] = str(sessions.home.uploads)  # read when blocks and routes are made
@@ -145,7 +149,8 @@ def _mounted(app: FastAPI, sessions: Sessions) -> FastAPI:
         mcp_server=False,
         show_error=True,
         max_file_size=MAX_UPLOAD,
-        app_kwargs={"openapi_url": None},
+        # What no page of ours sends, as an event of an older version's page, is no defect of the server.
+        app_kwargs={"openapi_url": None, "exception_handlers": {Exception: _not_understood}},
     )
 
 
