@@ -28,6 +28,7 @@ from omnidraft.server.api.errors import error_reply
 from omnidraft.server.guard.limits import Ending, Limits, Server
 from omnidraft.server.guard.security import API, Guard, refuse_fetching
 from omnidraft.settings.file import load_settings
+from omnidraft.storage.files import reason
 from ui import profiles as profiles_page
 from ui import settings as settings_page
 from ui.chat import page as chat_page
@@ -117,6 +118,13 @@ def _told(request: Request, error: Exception) -> Response:
     return PlainTextResponse(str(error), 503)
 
 
+def _within_gradio(_: Request, error: Exception) -> Response:
+    """What no page of ours sends, as an event of an older version's page, is no defect of the server."""
+    if isinstance(error, OSError):  # no room for a file that is sent
+        return PlainTextResponse(f"This could not be kept: {reason(error)}.", 503)
+    return PlainTextResponse("This request is not understood here; load the page again.", 400)
+
+
 def _mounted(app: FastAPI, sessions: Sessions) -> FastAPI:
     clear_uploads(sessions.home)  # what a killed app left
     os.environ["GRADIO_TEMP_DIR"] = str(sessions.home.uploads)  # read when blocks and routes are made
@@ -145,7 +153,7 @@ def _mounted(app: FastAPI, sessions: Sessions) -> FastAPI:
         mcp_server=False,
         show_error=True,
         max_file_size=MAX_UPLOAD,
-        app_kwargs={"openapi_url": None},
+        app_kwargs={"openapi_url": None, "exception_handlers": {Exception: _within_gradio}},
     )
 
 

@@ -110,15 +110,17 @@ def _begins(session: Session, chat: str, answer: Answering, new: bool = False) -
     def begin(place: Place) -> AnswerJob | None:
         try:
             with _turn(session, chat):
-                if place.taken_back:  # while the model was loaded, whatever was asked in the conversation since
+                if not session.queue.take_up(place):  # taken back while the model was loaded
                     return None
                 session.store.select(place.stored.id)  # meanwhile, another version may have been shown
                 return session.start(answer(place.stored))
         except OmniDraftError as error:
             with suppress(StorageError):  # the conversation was deleted
-                if not place.first:
+                if not session.queue.take_up(place):
+                    pass  # it was told already
+                elif not place.first:
                     _tell(session, chat, place.stored, error)
-                elif new and not place.taken_back:
+                elif new:
                     session.store.delete_turn(place.stored.id)
             raise
 

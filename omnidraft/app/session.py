@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,6 +26,7 @@ from omnidraft.app.speeds import PlainRounds
 from omnidraft.app.tools.toolbox import Toolbox
 from omnidraft.app.waiting import Job, StillAnswering, WorkList
 from omnidraft.backends.gguf.file import usable_info
+from omnidraft.chats.records import Message
 from omnidraft.chats.recovery import open_chats, recover
 from omnidraft.chats.store import LastDeleted
 from omnidraft.errors import ModelError, NoRoom, OmniDraftError
@@ -303,10 +305,14 @@ class Session:
         if self.writing(chat) and job is not None:  # the API's answers belong to no conversation
             job.stop()
         elif chat is not None and (place := self.queue.of(chat)) is not None:
-            self.queue.take_back(place)
-            path = self.store.path(chat)  # of a first question that is not stored yet: empty
-            if path and path[-1].role == "user":
-                self.store.append(chat, "assistant", "", meta={"error": "It was taken back before its turn."})
+            self.queue.take_back(place, partial(self._taken_back, place.stored))
+
+    def _taken_back(self, asked: Message | None) -> None:
+        """Said in the place of its answer, unless another one is there or its question is not stored yet."""
+        if asked is None or asked.role != "user" or asked.id in {m.id for m in self.store.path(asked.chat)[:-1]}:
+            return
+        told = {"error": "It was taken back before its turn."}
+        self.store.append(asked.chat, "assistant", "", parent=asked.id, meta=told)
 
     def prepare(self) -> None:
         """Load what is needed to answer. ModelError if that fails or an answer is being written."""

@@ -53,12 +53,13 @@ class Job(Protocol):
 class Place:
     """In the list. begin: what is done when its turn comes; chat: the conversation whose question waits, None: somebody
     else; first: whether nobody was ahead when it came; stored: what was stored for it then; begun: what `begin` gave,
-    or the error it raised, None if it was taken back; job: what it began."""
+    or the error it raised, None if it was taken back; taken_up: whether it is, and so can only be stopped; job: what it
+    began."""
 
     def __init__(self, begin: Callable[[Place], Any], chat: str | None, first: bool) -> None:
         self.begin, self.chat, self.first = begin, chat, first
         self.stored: Any = None
-        self.taken_back = False
+        self.taken_back = self.taken_up = False
         self.begun: Future[Any] = Future()
         self.job: Job | None = None
 
@@ -83,7 +84,7 @@ class WorkList:
         # One for all turns: what each thread allocates for models it loads is not given back to the others.
         self._thread: threading.Thread | None = None
         self._closed = False
-        self._turn, self._last = 1.0, 0.0  # seconds between turns, and when the last began
+        self._turn = 1.0  # seconds that one takes
 
     def __len__(self) -> int:
         return len(self._places)
@@ -145,16 +146,25 @@ class WorkList:
                 self._thread.start()
         return place
 
-    def take_back(self, place: Place) -> None:
-        """It does not begin any more; what it has begun ends."""
+    def take_up(self, place: Place) -> bool:
+        """For `begin`, where taking back ends and stopping begins: whether it was not taken back before."""
         with self._lock:
-            place.taken_back = True
+            place.taken_up = place.taken_up or not place.taken_back
+            return place.taken_up
+
+    def take_back(self, place: Place, tell: Callable[[], object] = bool) -> None:
+        """It does not begin any more; what it has begun ends. `tell` is called if it was not taken up, before anybody
+        comes instead."""
+        with self._lock:
+            untold, place.taken_back = not (place.taken_up or place.taken_back), True
             if place in self._places:
                 self._places.remove(place)
             if not place.begun.done():
                 place.begun.set_result(None)
             if place.job is not None:
                 place.job.stop()
+            if untold:
+                tell()
 
     def close(self) -> None:
         """Take back all who wait, and end what is under way."""
@@ -170,6 +180,7 @@ class WorkList:
 
     def _work(self) -> None:
         while (place := self._next()) is not None:
+            began = time.monotonic()
             try:
                 with self._still():
                     self._begin(place)
@@ -178,6 +189,7 @@ class WorkList:
             except Exception as error:
                 log.exception("a turn ended with a defect")
                 self._leave(place, error=error)
+            self._turn += 0.2 * (time.monotonic() - began - self._turn)
 
     def _next(self) -> Place | None:
         with self._lock:
@@ -185,6 +197,8 @@ class WorkList:
             return self._places[0] if self._places else None
 
     def _begin(self, place: Place) -> None:
+        if place.taken_back:  # while long work came to stand still
+            return
         before = self.job
         try:
             given = place.begin(place)
@@ -203,7 +217,6 @@ class WorkList:
             if place.taken_back:
                 self.take_back(place)
             if place in self._places:
-                self._note_turn()
                 self._places.remove(place)
             if place.begun.done():
                 return
@@ -211,8 +224,3 @@ class WorkList:
                 place.begun.set_result(given)
             else:
                 place.begun.set_exception(error)
-
-    def _note_turn(self) -> None:
-        now = time.monotonic()
-        self._turn += 0.2 * (min(now - self._last, 60.0) - self._turn)
-        self._last = now

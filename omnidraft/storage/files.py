@@ -16,7 +16,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from omnidraft.errors import StorageError
 from omnidraft.storage.scratch import replacing, sync_folder
@@ -184,6 +184,18 @@ def read_json(text: str | bytes) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
+def is_of(kind: Any, value: Any) -> bool:
+    """Whether a value that was read is of an annotated kind; numbers must be such as count and fit into a table."""
+    within = get_args(kind)
+    if get_origin(kind) is dict:
+        return isinstance(value, dict) and all(is_of(within[1], each) for each in value.values())
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and all(is_of(within[0], each) for each in value)
+    if kind in (int, float):
+        return type(value) in (int, kind) and abs(value) < 2**63
+    return isinstance(value, kind)
+
+
 def read_object(file: Path) -> dict[str, Any]:
     """The object in a file; {} if the file is missing or holds none."""
     try:
@@ -203,7 +215,8 @@ def read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(io.BytesIO(read(path)), allow_pickle=False) as data:
             return dict(data)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, ValueError, KeyError, TypeError, EOFError, RuntimeError, OverflowError, MemoryError,
+            zipfile.BadZipFile, zlib.error) as error:  # fmt: skip
         raise StorageError(f"{path} cannot be read: {error}") from error
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 
 import pytest
 
@@ -17,6 +18,8 @@ from omnidraft.errors import ModelError
 from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import FakeAssistant
 from tests.until import until
+
+TAKEN_BACK = "It was taken back before its turn."
 
 
 @pytest.fixture
@@ -268,3 +271,81 @@ def test_an_answer_whose_conversation_was_deleted_meanwhile_ends_without_a_compl
     session.store.delete(chat)
     end_answer(session)
     assert (job.over, job.error) == (True, None)
+
+
+def test_who_asks_again_at_once_is_answered_and_what_was_taken_back_says_so(session, monkeypatch):
+    _, chat = asked_in(session, "one", "two")
+    again = threading.Thread(target=conversing.ask, args=(session, chat, "three"))
+    path = session.store.path
+
+    def meanwhile(asked):
+        if again.ident is None:
+            again.start()
+            again.join(0.3)
+        return path(asked)
+
+    monkeypatch.setattr(session.store, "path", meanwhile)
+    session.stop(chat)
+    again.join(10)
+    assert said(session, chat) == [("two", None), ("assistant", TAKEN_BACK), ("three", None)]
+
+
+def test_one_that_is_stopped_as_its_answer_begins_has_that_answer_alone(session, monkeypatch):
+    _, chat = asked_in(session, "one", "two")
+    select = session.store.select
+
+    def meanwhile(message):
+        session.stop(chat)
+        return select(message)
+
+    monkeypatch.setattr(session.store, "select", meanwhile)
+    end_answer(session)
+    until(lambda: len(said(session, chat)) == 2 and not session.store.path(chat)[-1].partial)
+    answer = session.store.path(chat)[-1]
+    assert (answer.role, answer.meta.get("error")) == ("assistant", None)
+    assert len(session.store.siblings(answer.id)) == 1
+
+
+def test_one_that_is_taken_back_before_its_model_cannot_be_loaded_is_told_once(session, monkeypatch):
+    _, chat = asked_in(session, "one", "two")
+
+    def gone(session, chat):
+        session.stop(chat)
+        raise ModelError("The model is gone.")
+
+    monkeypatch.setattr(conversing, "target_of", gone)
+    end_answer(session)
+    until(lambda: len(said(session, chat)) == 2)
+    asked_in(session, "three")  # whose turn comes behind what is left of that one's
+    assert said(session, chat) == [("two", None), ("assistant", TAKEN_BACK)]
+    assert len(session.store.siblings(session.store.path(chat)[-1].id)) == 1
+
+
+def test_one_that_is_taken_back_while_long_work_comes_to_stand_still_does_not_begin():
+    coming, standing, begun = threading.Event(), threading.Event(), []
+
+    @contextmanager
+    def still():
+        coming.set()
+        standing.wait(10)
+        yield
+
+    work = waiting.WorkList(still)
+    place = work.enter(begun.append)
+    coming.wait(10)
+    work.take_back(place)
+    last = work.enter(begun.append)
+    standing.set()
+    last.begun.result(10)
+    assert begun == [last]
+    work.close()
+
+
+def test_when_to_come_again_does_not_count_the_time_nobody_asked(session, monkeypatch):
+    asked_in(session, "one")
+    end_answer(session)
+    monkeypatch.setattr(waiting, "LONGEST", 4)
+    asked_in(session, *"abcde")
+    with pytest.raises(QueueFull) as full:
+        conversing.ask(session, new(session), "f")
+    assert full.value.seconds <= 4

@@ -17,6 +17,7 @@ UNKNOWN = [
     ("POST", "/gradio_api/queue/join", {"session_hash": "x", "fn_index": 99999, "data": []}),
     ("POST", "/gradio_api/component_server", {"data": [], "component_id": 99999, "fn_name": "x", "session_hash": "q"}),
     ("POST", "/gradio_api/run/predict", {"data": []}),
+    ("POST", "/gradio_api/call/unknown", {"data": []}),
 ]
 
 
@@ -24,11 +25,12 @@ UNKNOWN = [
 def test_what_gradio_does_not_know_is_a_line_in_the_log(server, method, path, body):
     before = len(server.log)
     try:
-        server.ask(method, path, body, timeout=10)
+        status = server.ask(method, path, body, timeout=10)[0]
     except OSError as error:
         pytest.fail(f"no whole answer: {error}")
     time.sleep(0.2)
     written = server.log[before:]
+    assert status < 500
     assert "Traceback" not in written
     assert written.count("\n") <= 1
 

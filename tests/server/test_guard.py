@@ -271,6 +271,15 @@ def test_a_full_disk_is_a_sentence_on_every_route(app, monkeypatch):
     assert app.get("/export/x.json", headers=new).status_code == 503
 
 
+def test_a_file_there_is_no_room_for_is_refused_in_a_sentence(tmp_path):
+    home = find_data_home(tmp_path / "home")
+    with TestClient(make_app(Sessions(home, "default")), base_url=HERE, raise_server_exceptions=False) as client:
+        home.uploads.rmdir()
+        home.uploads.write_bytes(b"")  # nothing can be put there
+        sent = client.post("/gradio_api/upload", files={"files": ("a.txt", b"text")})
+    assert (sent.status_code, sent.text[:24]) == (503, "This could not be kept: ")
+
+
 # Asked of the real server: host names, and what every response carries.
 
 

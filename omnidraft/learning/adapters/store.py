@@ -33,6 +33,7 @@ from omnidraft.learning.adapters.versions import (
     digest,
     discard,
     place,
+    read_meta,
     read_pointer,
     read_version,
     set_aside,
@@ -40,7 +41,7 @@ from omnidraft.learning.adapters.versions import (
     unfinished_folder,
     write_pointer,
 )  # fmt: skip
-from omnidraft.storage.files import erase, pack_arrays, read, read_arrays, read_json, reason, sync_folder
+from omnidraft.storage.files import erase, is_of, pack_arrays, read_arrays, read_json, reason, sync_folder
 
 # Weights that have been trained but are not served: the next update goes on from them. What is served only ever
 # changes for something better, but training must not stop at that: a new topic costs the earlier ones a little before
@@ -70,10 +71,12 @@ def read_candidate(store: Path) -> Candidate | None:
     """The store's candidate; None if there is none or it is damaged, for all it holds can be learned again."""
     try:
         weights = read_arrays(store / FILE)
-        about = read_json(bytes(weights.pop(_ABOUT)))
+        about = read_json(weights.pop(_ABOUT).tobytes())
         weights = {name: matrix.astype(np.float32) for name, matrix in weights.items()}
         chats = tuple(map(str, about["chats"]))
-        return Candidate(weights, str(about["base"]), int(about["behind"]), int(about["through"]), chats)
+        behind, through = about["behind"], about["through"]
+        known = is_of(int, behind) and is_of(int, through)
+        return Candidate(weights, str(about["base"]), behind, through, chats) if known else None
     except (ValueError, KeyError, TypeError, StorageError):
         return None
 
@@ -295,6 +298,6 @@ def warm_start(store: AdapterStore) -> Version | None:
 def _trained_on(path: Path, chat: str) -> bool:
     """Damaged descriptions count as trained on it: nothing says they were not."""
     try:
-        return chat in Meta.from_json(read(path / META)).chats
+        return chat in read_meta(path).chats
     except (OSError, StorageError):
         return True

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
+from typing import get_type_hints
 
 import numpy as np
 import psutil
@@ -30,6 +31,7 @@ from omnidraft.storage import scratch
 from omnidraft.storage.files import (
     as_stored,
     erase,
+    is_of,
     put_in,
     read,
     read_json,
@@ -45,6 +47,7 @@ ADAPTER = "adapter.gguf"  # what llama.cpp serves, F16
 WEIGHTS = "weights.npz"  # what training continues from, F32
 META = "meta.json"
 SCHEMA = 1
+LONGEST = 64 << 20  # bytes of a description; a conversation takes 36 of them
 _PART = ".gguf-part"  # ends the names of drafters that are being written
 
 
@@ -89,7 +92,10 @@ class Meta:
                 raise StorageError("an adapter was written by a newer version of OmniDraft")
             known = {f.name for f in fields(cls)}
             values["chats"] = tuple(values.get("chats", ()))
-            return cls(**{name: value for name, value in values.items() if name in known})
+            meta = cls(**{name: value for name, value in values.items() if name in known})
+            if not all(is_of(kind, getattr(meta, name)) for name, kind in get_type_hints(cls).items()):
+                raise ValueError("a value is of another kind")
+            return meta
         except (ValueError, KeyError, TypeError) as error:
             raise StorageError(f"an adapter's description is damaged: {error}") from error
 
@@ -118,11 +124,19 @@ class Version:
         return self.path / WEIGHTS
 
 
+def read_meta(path: Path) -> Meta:
+    """The description in a version's folder. OSError, StorageError if there is none or it is damaged."""
+    if (path / META).stat().st_size > LONGEST:
+        raise StorageError("an adapter's description is damaged: it is too long")
+    return Meta.from_json(read(path / META))
+
+
 def read_version(path: Path) -> Version | None:
     """The version in this folder; None if anything of it is missing or not as it was written."""
     try:
-        meta = Meta.from_json(read(path / META))
-        intact = bool(meta.sha256) and all(digest(path / name) == known for name, known in meta.sha256.items())
+        meta = read_meta(path)
+        own = meta.sha256.keys() <= {ADAPTER, WEIGHTS}  # no file elsewhere is read
+        intact = bool(meta.sha256) and own and all(digest(path / n) == known for n, known in meta.sha256.items())
         return Version(path, meta) if intact else None
     except (OSError, StorageError):
         return None
@@ -152,7 +166,7 @@ def model_fingerprint(model: Path) -> str:
 
 
 CURRENT = "current.json"
-VERSION_NAME = re.compile(r"v\d{6,}")
+VERSION_NAME = re.compile(r"v[0-9]{6,18}")
 
 
 @dataclass(frozen=True)
@@ -176,7 +190,9 @@ def read_pointer(folder: Path) -> Pointer | None:
         version, rejected = values["version"], tuple(map(str, values["rejected"]))
         if version is not None and not VERSION_NAME.fullmatch(version):
             return None
-        through, highest, warm = int(values["through"]), int(values.get("highest", 0)), values.get("warm")
+        through, highest, warm = values["through"], values.get("highest", 0), values.get("warm")
+        if not (is_of(int, through) and is_of(int, highest) and all(map(VERSION_NAME.fullmatch, rejected))):
+            return None
         return Pointer(version, rejected, through, highest, warm if isinstance(warm, bool) else None)
     except (OSError, ValueError, KeyError, TypeError, StorageError):
         return None
