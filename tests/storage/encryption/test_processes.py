@@ -48,17 +48,18 @@ def test_a_drift_run_works_with_the_key_of_its_part_alone(tmp_path, models, lear
         assert (lab.latest.status, len(lab.latest.points)) == ("finished", number)
 
 
-def sent(port: int) -> bytes:
+def sent(port: int, app: subprocess.Popen) -> bytes:
     """A file sent as the page sends it; the answer, once the app listens."""
     part = b'--x\r\nContent-Disposition: form-data; name="files"; filename="a.txt"\r\n\r\n' + SECRET + b"\r\n--x--\r\n"
     headers = {"Content-Type": "multipart/form-data; boundary=x"}
     request = urllib.request.Request(f"http://127.0.0.1:{port}/gradio_api/upload", part, headers)
-    give_up = time.monotonic() + 120
+    give_up = time.monotonic() + 240
     while True:
         try:
             with urllib.request.urlopen(request, timeout=30) as answer:
                 return answer.read()
         except OSError:
+            assert app.poll() is None
             assert time.monotonic() < give_up
             time.sleep(0.2)
 
@@ -70,14 +71,14 @@ def test_the_app_serves_an_encrypted_home_and_leaves_nothing(tmp_path):
         app = subprocess.Popen(command, cwd=ROOT, env={**os.environ, VARIABLE: PASSPHRASE}, stdout=log, stderr=log)
     try:
         memory = Path("/dev/shm")
-        upload = sent(port)
+        upload = sent(port, app)
         (folder,) = memory.glob(f"omnidraft-{app.pid}-*")
         assert str(folder).encode() in upload
         assert not found(root, [SECRET, *MARKS])
     finally:
         app.send_signal(signal.SIGINT)
         app.wait(60)
+        print(log := (tmp_path / "log").read_text())
     assert not folder.exists()
-    log = (tmp_path / "log").read_text()
     assert f"Data: {root}, encrypted" in log
     assert PASSPHRASE not in log
