@@ -116,11 +116,10 @@ def _begins(session: Session, chat: str, answer: Answering, new: bool = False) -
                 return session.start(answer(place.stored))
         except OmniDraftError as error:
             with suppress(StorageError):  # the conversation was deleted
-                if not session.queue.take_up(place):
-                    pass  # it was told already
-                elif not place.first:
+                untold = session.queue.take_up(place)
+                if untold and not place.first:
                     _tell(session, chat, place.stored, error)
-                elif new:
+                elif untold and new:
                     session.store.delete_turn(place.stored.id)
             raise
 

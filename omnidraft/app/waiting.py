@@ -19,7 +19,6 @@ from omnidraft.errors import ModelError, OmniDraftError
 
 log = logging.getLogger("omnidraft.ui")
 LONGEST = 32  # who comes when so many wait is better told to come back
-LOOK_EVERY = 0.05  # seconds between looks of pages at what waits
 
 
 class StillAnswering(ModelError):
@@ -102,11 +101,6 @@ class WorkList:
         """Whether a job is under way."""
         return self.job is not None and not self.job.over
 
-    @property
-    def at_work(self) -> bool:
-        """Whether a job is under way, or somebody waits."""
-        return self.busy or len(self._places) > 0
-
     def enter(
         self, begin: Callable[[Place], Any], chat: str | None = None, store: Callable[[], object] = bool, *,
         waits: bool = True, again: bool = False,
@@ -128,7 +122,7 @@ class WorkList:
         races for two seconds longer (`GivingWay`); training stands still while a job runs (`Learner`).
         """
         with self._lock:
-            place = Place(begin, chat, first=not self.at_work)
+            place = Place(begin, chat, first=not (self.busy or self._places))
             if chat in self:
                 raise StillAnswering("A question of this conversation waits already; take it back or wait for it.")
             if not (waits or place.first):

@@ -22,8 +22,9 @@ from omnidraft.backends.base import Aborted
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama.devices import GPU, Device
 from omnidraft.decoding.acceptance import Average
+from omnidraft.decoding.against_plain import PlainComparison
 from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.depth import PairStats, PlainComparison
+from omnidraft.decoding.depth import PairStats
 from omnidraft.errors import OmniDraftError
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import find_data_home

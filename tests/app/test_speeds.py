@@ -8,8 +8,9 @@ import pytest
 
 from omnidraft.app.answer_job import Live
 from omnidraft.app.speeds import ENOUGH, RoundTimes, SpeedStore, speed_key
+from omnidraft.decoding.against_plain import PlainComparison
 from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.depth import PairStats, PlainComparison
+from omnidraft.decoding.depth import PairStats
 from omnidraft.decoding.events import Finished, Round, Token
 from omnidraft.settings.config import ModelSettings
 from ui.chat.panel import panel

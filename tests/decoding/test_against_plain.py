@@ -8,8 +8,9 @@ from statistics import fmean
 
 import pytest
 
+from omnidraft.decoding.against_plain import Backoff, PlainComparison
 from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.depth import Backoff, PairStats, PlainComparison
+from omnidraft.decoding.depth import PairStats
 from omnidraft.decoding.drafting import FixedLength
 from tests.decoding.simulation import COMPUTE_BOUND, FLAT, MEMORY_BOUND, Machine
 

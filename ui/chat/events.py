@@ -178,28 +178,17 @@ class Answering(Handlers):
         return {**self.view.no_edit(), **files, self.view.notice: ""}
 
     def take(
-        self,
-        there: list[Attached],
-        text: str,
-        chat: str | None,
-        editing: str | None,
-        followed: Followed,
-        request: gr.Request,
-        event: gr.EventData,
-    ) -> Updates:
+        self, there: list[Attached], text: str, chat: str | None, editing: str | None, followed: Followed,
+        request: gr.Request, event: gr.EventData,
+    ) -> Updates:  # fmt: skip
         """A file was sent; documents take a moment to read."""
         kept = {} if editing else followed.unsent
         yield from followed.while_shown(self._taken(event._data, there, text, chat, kept, request))
 
     def _taken(
-        self,
-        sent: dict[str, Any],
-        there: list[Attached],
-        text: str,
-        chat: str | None,
-        kept: dict[str, list[Attached]],
-        request: gr.Request,
-    ) -> Updates:
+        self, sent: dict[str, Any], there: list[Attached], text: str, chat: str | None,
+        kept: dict[str, list[Attached]], request: gr.Request,
+    ) -> Updates:  # fmt: skip
         shown: dict = {}
         refused: list[str] = []
         try:
@@ -217,15 +206,9 @@ class Answering(Handlers):
 
     @telling
     def chip(
-        self,
-        there: list[Attached],
-        text: str,
-        chat: str | None,
-        editing: str | None,
-        followed: Followed,
-        request: gr.Request,
-        event: gr.EventData,
-    ) -> Updates:
+        self, there: list[Attached], text: str, chat: str | None, editing: str | None, followed: Followed,
+        request: gr.Request, event: gr.EventData,
+    ) -> Updates:  # fmt: skip
         """A file is taken off, or read in another encoding than was guessed, or the context is raised for all."""
         session, name = self.here(request, chat)
         data, files, told = event._data, list(there), ""

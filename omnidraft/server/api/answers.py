@@ -19,7 +19,6 @@ from starlette.concurrency import run_in_threadpool
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.embedding import EmbeddingJob
 from omnidraft.app.session import Session
-from omnidraft.app.waiting import LOOK_EVERY
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.decoding.request import AnswerRequest
@@ -40,6 +39,7 @@ from omnidraft.server.api.reply import Reply
 from omnidraft.server.api.request import EFFORT, Choice, CompletionRequest, Prompt
 
 GONE = "The client went away."
+LOOK_EVERY = 0.05  # seconds between looks at whether the client of a request that waits has gone
 _EFFORTS = {"none": "off", "minimal": "low", "xhigh": "high"}  # words of OpenAI's that none of ours is called
 
 

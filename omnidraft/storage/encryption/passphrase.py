@@ -25,7 +25,7 @@ class Asked:
     at the terminal is asked for it."""
 
     def __init__(self, file: Path | None = None, variable: str = VARIABLE, what: str = "Passphrase") -> None:
-        self._file, self._variable, self._what = file, variable, what
+        self._file, self._what = file, what
         self._given = _taken(variable)
         self._answer: str | None = None
 
