@@ -33,9 +33,7 @@ class Races:
         session = self._session
         with self._beginning:
             self._make_room()
-            job = RaceJob(
-                plan, session.assistant, self._way, lambda: session.lent(plan.target) if plan.kept else None
-            )
+            job = RaceJob(plan, session.assistant, self._way, lambda: session.lent(plan.target) if plan.kept else None)
             if self.latest is not None:
                 job.take_over(self.latest)
             self.latest = job

@@ -41,6 +41,7 @@ READ_AHEAD = 0.1
 # Plain rounds in a row without another thought: a machine that changes is noticed no later than that.
 REST = 8
 
+
 @dataclass(slots=True)
 class PairStats:
     """What was measured of a drafter-target pair on this machine in one kind of sampling; lives as long as the pair and
