@@ -134,7 +134,8 @@ def kill_publishers(tmp_path: Path, times: int) -> None:
     drafter, adapters = ROOT / "models" / "tiny-drafter-f16.gguf", learned_in(home)
     try:
         for number in range(times):
-            victims.kill_one("publish", number, "ready", numbers.uniform(0.0, 0.3))
+            behind, longest = (("publishing", 0.01), ("published", 0.2))[number % 2]
+            victims.kill_one("publish", number, behind, numbers.uniform(0.0, longest))
             check(home, victims.said)
             choice = adapters.choose(drafter, VOCABULARY)
             store, published = choice.learned_in, victims.said.published

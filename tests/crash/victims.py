@@ -133,17 +133,19 @@ def page(home: Path, seed: int, port: int) -> None:
 
 
 def publish(home: Path, seed: int, port: int) -> None:
-    """What learning does with versions, again and again: keeps a candidate, publishes, merges, sweeps, goes back."""
+    """What learning does with versions, again and again: keeps a candidate, publishes, merges, sweeps, goes back. Large
+    files take long enough to be killed in."""
     dice = np.random.default_rng(seed)
     adapters = learned_in(find_data_home(home))
     choice = adapters.choose(MODELS / "tiny-drafter-f16.gguf", VOCABULARY)
     say(ready=True)
     while True:
         weights = {f"blk.0.attn_q.lora_{half}": dice.normal(0, 0.02, shape).astype(np.float32)
-                   for half, shape in (("a", (8, 192)), ("b", (192, 8)))}  # fmt: skip
-        store = choice.learned_in
+                   for half, shape in (("a", (1024, 192)), ("b", (192, 1024)))}  # fmt: skip
+        store, files = choice.learned_in, _files(weights)
+        say(publishing=True)
         keep_candidate(store.folder, Candidate(weights, "", 1, 0, ()))
-        version = store.publish(_files(weights), Meta("", VOCABULARY, rank=8))
+        version = store.publish(files, Meta("", VOCABULARY, rank=1024))
         say(published=version.name)
         drop_candidate(store.folder)
         choice = adapters.choose(choice.drafter, VOCABULARY)
@@ -155,7 +157,7 @@ def publish(home: Path, seed: int, port: int) -> None:
 
 def _files(weights: dict[str, np.ndarray]) -> dict[str, bytes]:
     with tempfile.TemporaryDirectory() as folder:
-        write_adapter(Path(folder, ADAPTER), weights, MODELS / "tiny-drafter-f16.gguf", 8)
+        write_adapter(Path(folder, ADAPTER), weights, MODELS / "tiny-drafter-f16.gguf", 1024)
         return {ADAPTER: Path(folder, ADAPTER).read_bytes(), WEIGHTS: pack_arrays(weights)}
 
 
