@@ -148,7 +148,7 @@ def kill_publishers(tmp_path: Path, times: int) -> None:
     finally:
         victims.close()
     print(f"{times} kills, {len(victims.said.published)} versions published")
-    assert len(victims.said.published) > times / 2
+    assert len(victims.said.published) >= times // 2  # half of them are killed behind one
 
 
 @pytest.mark.timeout(280)
