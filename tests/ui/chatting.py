@@ -12,6 +12,13 @@ def wait_idle(page) -> None:
     page.wait_for_selector("#od-send", state="visible")
 
 
+def answered(page) -> None:
+    """Until the last answer is written, also where the page has not begun to wait for it."""
+    again = "#od-chat .message-row:last-of-type .od-turn button[title='Answer again']"
+    page.wait_for_selector(again, state="attached")
+    wait_idle(page)
+
+
 def arrived(page) -> None:
     """Until the server has filled the page, and it stands in the place of its frame."""
     page.wait_for_selector("#od-marks", state="attached")
@@ -63,10 +70,7 @@ def ask(page, text: str, *, wait: bool = True) -> None:
     page.press("#od-box textarea", "Enter")
     page.wait_for_function("n => document.querySelectorAll('#od-chat .message-row').length >= n", arg=before + 2)
     if wait:
-        wait_idle(page)
-        page.wait_for_selector(
-            "#od-chat .message-row:last-of-type .od-turn button[title='Answer again']", state="attached"
-        )
+        answered(page)
 
 
 def answers(page) -> list[str]:

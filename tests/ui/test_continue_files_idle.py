@@ -6,7 +6,7 @@ import pytest
 
 from tests.app.test_documents import docx_of
 from tests.serving import served
-from tests.ui.chatting import answers, arrived, ask, exported, new_chat, questions, wait_idle
+from tests.ui.chatting import answered, answers, arrived, ask, exported, new_chat, questions, wait_idle
 from tests.ui.conftest import SETTINGS, kept_page
 
 BRIEF = SETTINGS.replace("max_tokens = 48", "max_tokens = 5")
@@ -63,8 +63,7 @@ def test_a_message_waits_for_all_its_files_however_fast_they_come(brief, page):
         page.wait_for_timeout(50)
     page.press("#od-box textarea", "Enter")
     page.wait_for_selector("#od-coming >> text=The message goes when they are read")
-    page.wait_for_selector("#od-chat .bot-row .od-turn", state="attached")
-    wait_idle(page)
+    answered(page)
     ask(page, "And now?")
     assert sent_files(page, brief) == [names, []]
 
@@ -86,7 +85,7 @@ def test_files_stay_with_a_message_that_is_not_sent_yet_as_its_text_does(brief, 
     page.wait_for_selector("#od-attached li >> text=kept.txt")
     page.press("#od-box textarea", "Enter")
     page.wait_for_function("document.querySelectorAll('#od-chat .message-row').length >= 4")
-    wait_idle(page)
+    answered(page)
     new_chat(page)
     page.click("#od-rows .od-row:has-text('Good evening')")
     page.wait_for_selector("#od-chat .user-row >> text=Sum up.")
@@ -105,8 +104,7 @@ def test_a_refusal_stays_in_sight_and_nothing_is_sent_without_the_file(brief, pa
     assert not questions(page)
     assert page.input_value("#od-box textarea") == "Sum up."
     page.press("#od-box textarea", "Enter")  # as it is, then
-    page.wait_for_selector("#od-chat .bot-row .od-turn", state="attached")
-    wait_idle(page)
+    answered(page)
     assert sent_files(page, brief) == [["b.docx", "c.txt"]]
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.real import SMOL, real_model
 from tests.serving import SETTINGS
 from tests.ui.accessibility import no_barriers
-from tests.ui.chatting import answers, arrived, ask, choose, new_chat, said, wait_idle
+from tests.ui.chatting import answered, answers, arrived, ask, choose, new_chat, said
 from tests.ui.conftest import Server
 from tests.ui.stub_hub import StubHub
 from tests.ui.test_every_page import SHIFTS
@@ -65,7 +65,7 @@ def test_what_is_suggested_and_what_one_tries_next_is_answered_right(fresh, page
     new_chat(page)
     page.click(f"#od-chat .example >> text={TOY_EXAMPLES[0]}")
     page.wait_for_selector("#od-chat .bot-row")
-    wait_idle(page)
+    answered(page)
     assert ANSWERS[TOY_EXAMPLES[0]] in answers(page)[-1]
     shown = speedups(page)
     for question in TOY_EXAMPLES[1:]:
