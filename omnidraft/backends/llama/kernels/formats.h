@@ -54,8 +54,12 @@ template <class F> inline bytes line(const uint8_t *lines, int j) {
     return codes;
 }
 
-template <int BITS> inline void put(uint8_t *lines, int j, int byte, int code) {
-    lines[64 * (j % BITS) + byte] |= (code & ((1 << BITS) - 1)) << (BITS * (j / BITS));
+template <int BITS> inline void put(uint8_t *lines, int j, int row, uint32_t codes) {  // four of them, a byte each
+    uint8_t *at = lines + 64 * (j % BITS) + 4 * row;
+    uint32_t stored;
+    memcpy(&stored, at, 4);
+    stored |= (codes & 0x01010101u * ((1 << BITS) - 1)) << (BITS * (j / BITS));
+    memcpy(at, &stored, 4);
 }
 // Lay out one block of row `row` of a group whose bytes there were zero.
 template <class F> void lay_out(const block &from, int row, uint8_t *head, uint8_t *lines) {
@@ -67,12 +71,12 @@ template <class F> void lay_out(const block &from, int row, uint8_t *head, uint8
     }
     if (F::LEAST) memcpy(head + 32 + 2 * row, &from.m, 2);
     for (int c = 0; c < F::CHUNKS; c++, lines += chunk_bytes<F>)
-        for (int j = 0; j < 8; j++)
-            for (int k = 0; k < 4; k++) {
-                const int code = from.code[CHUNK * c + 4 * j + k];
-                put<F::LOW>(lines, j, 4 * row + k, code);
-                if constexpr (F::HIGH > 0) put<F::HIGH>(lines + 64 * F::LOW, j, 4 * row + k, code >> F::LOW);
-            }
+        for (int j = 0; j < 8; j++) {
+            uint32_t codes;
+            memcpy(&codes, from.code + CHUNK * c + 4 * j, 4);
+            put<F::LOW>(lines, j, row, codes);
+            if constexpr (F::HIGH > 0) put<F::HIGH>(lines + 64 * F::LOW, j, row, codes >> F::LOW);
+        }
 }
 
 // The formats. BYTES: of a block as ggml writes it.
@@ -80,6 +84,10 @@ template <class F> void lay_out(const block &from, int row, uint8_t *head, uint8
 inline uint16_t half_at(const uint8_t *p) { uint16_t h; memcpy(&h, p, 2); return h; }
 inline void nibbles(const uint8_t *p, uint8_t *code, int half = 16) {  // low ones first, the high ones `half` behind
     for (int i = 0; i < half; i++) code[i] = p[i] & 15, code[i + half] = p[i] >> 4;
+}
+// Add to 32 codes, at bit `to`, the `count` bits of as many bytes that begin at bit `from`.
+inline void add_bits(const uint8_t *__restrict p, int from, int count, uint8_t *__restrict code, int to) {
+    for (int i = 0; i < 32; i++) code[i] |= (p[i] >> from & ((1 << count) - 1)) << to;
 }
 inline void fifth_bits(const uint8_t *p, uint8_t *code) {
     for (int i = 0; i < 32; i++) code[i] |= (p[i / 8] >> i % 8 & 1) << 4;
@@ -153,7 +161,8 @@ struct Q2_K : super {
     static void read(const uint8_t *p, block &to) {
         to.d = half_at(p + 80), to.m = half_at(p + 82) ^ NEGATIVE;
         for (int i = 0; i < 16; i++) to.scale[i] = p[i] & 15, to.least[i] = p[i] >> 4;
-        for (int i = 0; i < 256; i++) to.code[i] = p[16 + i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
+        memset(to.code, 0, 256);
+        for (int c = 0; c < 8; c++) add_bits(p + 16 + c / 4 * 32, c % 4 * 2, 2, to.code + 32 * c, 0);
     }
 };
 struct Q3_K : super {
@@ -162,8 +171,9 @@ struct Q3_K : super {
         to.d = half_at(p + 108);
         for (int i = 0; i < 16; i++)
             to.scale[i] = ((p[96 + i % 8] >> i / 8 * 4 & 15) | (p[104 + i % 4] >> i / 4 * 2 & 3) << 4) - 32;
-        for (int i = 0; i < 256; i++)
-            to.code[i] = (p[32 + i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3) | (p[i % 32] >> i / 32 & 1) << 2;
+        memset(to.code, 0, 256);
+        for (int c = 0; c < 8; c++)
+            add_bits(p + 32 + c / 4 * 32, c % 4 * 2, 2, to.code + 32 * c, 0), add_bits(p, c, 1, to.code + 32 * c, 2);
     }
 };
 struct Q4_K : super {
@@ -180,18 +190,15 @@ struct Q5_K : super {
     static void read(const uint8_t *p, block &to) {
         to.d = half_at(p), to.m = half_at(p + 2) ^ NEGATIVE, six_bit_scales(p + 4, to);
         for (int i = 0; i < 4; i++) nibbles(p + 48 + 32 * i, to.code + 64 * i, 32);
-        for (int i = 0; i < 256; i++) to.code[i] |= (p[16 + i % 32] >> i / 32 & 1) << 4;
+        for (int c = 0; c < 8; c++) add_bits(p + 16, c, 1, to.code + 32 * c, 4);
     }
 };
 struct Q6_K : super {
     static constexpr int BYTES = 210, HIGH = 2, PARTS = 2, BIAS = 32;
     static void read(const uint8_t *p, block &to) {
         to.d = half_at(p + 208), memcpy(to.scale, p + 192, 16);
-        for (int i = 0; i < 256; i++) {
-            const int h = i / 128, l = i % 32, quarter = i % 128 / 32;
-            to.code[i] = (p[64 * h + quarter % 2 * 32 + l] >> quarter / 2 * 4 & 15)
-                         | (p[128 + 32 * h + l] >> quarter * 2 & 3) << 4;
-        }
+        for (int h = 0; h < 2; h++) nibbles(p + 64 * h, to.code + 128 * h, 64);
+        for (int c = 0; c < 8; c++) add_bits(p + 128 + c / 4 * 32, c % 4 * 2, 2, to.code + 32 * c, 4);
     }
 };
 
