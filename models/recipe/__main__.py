@@ -11,20 +11,25 @@ from .cut import export, new_model, read_model, read_vocabulary
 from .train import Rows, Training
 
 SOURCE = "SmolLM2-135M-Instruct-Q4_1.gguf"
-WRITERS = {SOURCE: 12000, "Qwen2.5-Coder-0.5B-Instruct-Q4_K_M.gguf": 8000}  # answers
+WRITERS = {  # answers
+    SOURCE: 10000,
+    "Qwen2.5-Coder-0.5B-Instruct-Q4_K_M.gguf": 7000,
+    "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M.gguf": 3000,
+}
 _TOKENS = 160
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m models.recipe", description=__doc__)
-    parser.add_argument("--targets", type=Path, required=True, help=f"has {' and '.join(WRITERS)}")
+    parser.add_argument("--targets", type=Path, required=True, help=f"has {', '.join(WRITERS)}")
     parser.add_argument("--data", type=Path, required=True, help="has pretrain/*.jsonl and stream/*.jsonl")
     parser.add_argument(
         "--out",
         type=Path,
         required=True,
-        help="the drafter, trained on where it is there; FILE.work beside it has what it came of",
+        help="the drafter; FILE.work beside it has what it came of",
     )
+    parser.add_argument("--start", type=Path, help="a drafter to train on; then nothing but answers is learned")
     parser.add_argument("--minutes", type=float, default=74)
     parser.add_argument("--answers", type=float, default=1, help="times as many as usual")
     args = parser.parse_args()
@@ -40,8 +45,8 @@ def main() -> None:
             asked = islice(prompts(data, number), missing)
             Writer(args.targets / name, _TOKENS, name == SOURCE).write(asked, path, number)
     vocabulary = read_vocabulary(args.targets / SOURCE)
-    model = read_model(args.out) if args.out.exists() else new_model(args.targets / SOURCE, vocabulary)
-    rows = Rows([*files.values()], vocabulary, [one for kind in data.values() for one in kind])
+    model = read_model(args.start) if args.start else new_model(args.targets / SOURCE, vocabulary)
+    rows = Rows([*files.values()], vocabulary, [] if args.start else [one for kind in data.values() for one in kind])
     Training(model, work, args.minutes).run(rows, lambda: export(args.out, vocabulary, model))
 
 

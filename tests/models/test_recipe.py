@@ -76,7 +76,7 @@ def test_it_goes_on_where_it_was_stopped(folder, tmp_path, monkeypatch):
     recipe.main()
     first = [json.loads(line) for line in (work / "log.jsonl").read_text().splitlines()][-1]
     written = {path: path.read_bytes() for path in work.glob("*.jsonl") if path.name != "log.jsonl"}
-    assert len(written) == 2
+    assert len(written) == len(recipe.WRITERS)
     source = work / f"{Path(recipe.SOURCE).stem}.jsonl"
     source.write_bytes(written[source][:-20])  # killed within a line
     monkeypatch.setattr("sys.argv", [*command, "--minutes", str(first["minutes"] + 0.01)])
@@ -88,3 +88,8 @@ def test_it_goes_on_where_it_was_stopped(folder, tmp_path, monkeypatch):
         len(data.splitlines()) for data in written.values()
     ]
     assert len(read_gguf_vocabulary(out).pieces) == len(read_vocabulary(folder / recipe.SOURCE).ids)
+    other = tmp_path / "other.gguf"
+    command[command.index(str(out))] = str(other)
+    monkeypatch.setattr("sys.argv", [*command, "--minutes", "0.01", "--start", str(out)])
+    recipe.main()
+    assert read_gguf_vocabulary(other).pieces == read_gguf_vocabulary(out).pieces
