@@ -22,6 +22,7 @@ from omnidraft.app.catalog import same_file
 from omnidraft.app.giving_way import GivingWay
 from omnidraft.app.race_time import Needed, Offer, Times, step_seconds
 from omnidraft.app.race_view import UNDER_WAY, LaneView, RacePlan, RaceView
+from omnidraft.app.speeds import SPEED_FILE, SpeedStore
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.errors import NoRoom, OmniDraftError
 from omnidraft.lab.race import (
@@ -377,6 +378,9 @@ class RaceJob:
         self.view.version = assistant.learner.status().served or ""
         if assistant is self._own:
             return
+        for known in assistant.engine.memory.pair_stats.values() if assistant.engine is not None else ():
+            store = SpeedStore(self._own.home.cache / SPEED_FILE)  # how good a taught drafter is stays with the race
+            store.save_cost(self.plan.target, self.plan.settings.model, known.cost)
         if assistant.learner.updates.running is not None:
             assistant.learner.hold()
             assistant.unload()

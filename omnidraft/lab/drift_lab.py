@@ -247,7 +247,8 @@ def _plot(
     highest = max(v for part in ([dots], lines) for one in part for _, v in one)
     frame = Frame((-0.5, total - 0.5), (0.0, ceiling(highest)), word)
     series = [Series(dots, "dots", name="one prompt")]
-    series += [Series(part, name=f"mean of the last {WINDOW}" if not i else "") for i, part in enumerate(lines)]
+    name = f"mean of the last prompts, at most {WINDOW}"
+    series += [Series(part, name="" if i else name) for i, part in enumerate(lines)]
     step = max(1, total // 8)
     ticks = [(float(i), str(i + 1)) for i in range(step - 1, total, step)] if total > 1 else []
     return Plot(title, frame, series, _marks(schedule), ticks, f"{title}; the table below has the numbers")

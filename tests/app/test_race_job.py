@@ -13,12 +13,15 @@ import pytest
 from omnidraft.app import conversing
 from omnidraft.app.race_view import RacePlan, RaceView
 from omnidraft.app.session import Session, StillAnswering
+from omnidraft.app.speeds import SPEED_FILE, SpeedStore
 from omnidraft.errors import ModelError
 from omnidraft.lab.prompts import topic_prompts
 from omnidraft.learning import learner
 from omnidraft.learning.learner import Waits
+from omnidraft.processes.contention import Contention
 from omnidraft.storage.paths import find_data_home
 from tests.until import until
+from ui.drift.race import price
 from ui.drift.race_view import race
 
 PATIENCE = 600  # seconds; an update takes ten where the machine is free
@@ -99,6 +102,21 @@ def test_a_race_a_lesson_and_a_race_leave_nothing_in_the_profile(session, plan):
     conversing.ask(session, session.shown.chat().id, "Hello")  # the profile's models come back by themselves
     session.job.join(60)
     assert session.job.error is None
+
+
+def test_what_passes_took_in_a_race_is_known_to_the_next_start(session, plan, monkeypatch):
+    monkeypatch.setattr(Contention, "quiet_since", lambda _: True)  # though others may have the processors
+    assert "was not measured here yet" in price(session, str(plan.target))
+    session.races.begin(replace(plan, raced=plan.raced[:1]))
+    assert over(session).phase == "raced"
+    home, drafter = session.assistant.home, plan.drafter
+    session.close()
+    again = Session(home, "default", str(plan.target), None)
+    try:
+        assert "A race takes at most" in price(again, str(plan.target))
+        assert SpeedStore(home.cache / SPEED_FILE).pair(plan.target, drafter, again.model_settings) is None
+    finally:
+        again.close()
 
 
 def test_a_stopped_race_keeps_what_was_scored_and_lets_answers_through(session, plan):
