@@ -1,6 +1,6 @@
 """`bench`: what the project claims about itself, measured on this machine.
 
-Every benchmark has a plan, whose fields are its arguments (bench/runner.py), and a module that runs it. Reports are
+Every benchmark has a plan, whose fields are its arguments (bench/plans.py), and a module that runs it. Reports are
 printed and written here, whenever a cell is finished.
 """
 
@@ -17,20 +17,21 @@ from pathlib import Path
 from typing import Any
 
 from omnidraft.backends.llama.kernels import library
-from omnidraft.bench import runner
-from omnidraft.bench.runner import Cells, Work, as_text, json_lines, write
+from omnidraft.bench import plans
+from omnidraft.bench.plans import Work
 from omnidraft.cli import drift
 from omnidraft.cli.interrupt import terminated
 from omnidraft.cli.report import add_action
 from omnidraft.errors import StorageError
+from omnidraft.lab.results import Cells, as_text, json_lines, write
 from omnidraft.settings.fields import Rule
 from omnidraft.storage.paths import find_data_home
 
-BENCHMARKS: dict[str, type[runner.Plan]] = {
-    "speed": runner.Speed,
-    "passes": runner.Passes,
-    "learn": runner.Learn,
-    "peers": runner.Peers,
+BENCHMARKS: dict[str, type[plans.Plan]] = {
+    "speed": plans.Speed,
+    "passes": plans.Passes,
+    "learn": plans.Learn,
+    "peers": plans.Peers,
 }
 
 
@@ -74,7 +75,7 @@ def _whole(text: str) -> int | str:
     return text
 
 
-def plan_of(args: argparse.Namespace) -> runner.Plan:
+def plan_of(args: argparse.Namespace) -> plans.Plan:
     """The plan that the arguments say; SettingsError for what it does not accept."""
     plan = BENCHMARKS[args.kind]
     values = {field.name: getattr(args, field.name) for field in fields(plan)}

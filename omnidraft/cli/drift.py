@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
+from dataclasses import asdict
 
 from omnidraft.app.catalog import choose_target, need_drafter
-from omnidraft.bench.runner import Report, Table, as_text
 from omnidraft.cli.interrupt import Interrupts
 from omnidraft.lab.drift import BUNDLED, DriftRun, Loading, Plan, Point
-from omnidraft.lab.drift_lab import SegmentRow, segment_rows
+from omnidraft.lab.drift_lab import segment_rows
+from omnidraft.lab.results import Columns, Report, Table, as_text, json_lines
 from omnidraft.storage.paths import DEFAULT_PROFILE, DataHome, find_data_home, make_folder
 from omnidraft.storage.scratch import Scratch
 
@@ -43,12 +43,10 @@ def run(args: argparse.Namespace) -> int:
                 else:
                     points.append(event)
                     _show(event, len(points), plan.schedule.total, args.json)
-    rows = segment_rows(plan.schedule, points)
-    if args.json:
-        finished = len(points) == plan.schedule.total
-        print(json.dumps({"finished": finished, "segments": [dataclasses.asdict(row) for row in rows]}))
-    else:
-        print(*as_text(Report({}, [_table(rows)])), sep="\n")
+    rows = [asdict(row) for row in segment_rows(plan.schedule, points)]
+    found = {"finished": len(points) == plan.schedule.total, "segments": rows}
+    report = Report(found, [Table.of("", rows, _COLUMNS)])
+    print(*(json_lines(report) if args.json else as_text(report)), sep="\n")
     interrupts.check()
     return 0
 
@@ -65,7 +63,7 @@ def _plan(args: argparse.Namespace, home: DataHome) -> Plan:
 
 def _show(p: Point, done: int, total: int, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(dataclasses.asdict(p)), flush=True)
+        print(json.dumps(asdict(p)), flush=True)
         return
     rate = f"{p.accepted / p.proposed:.2f}" if p.proposed else "   -"
     print(
@@ -75,11 +73,8 @@ def _show(p: Point, done: int, total: int, as_json: bool) -> None:
     )
 
 
-def _table(rows: list[SegmentRow]) -> Table:
-    return Table(
-        "",
-        ["target", "task", "prompts", "accepted", "before", "first", "last", "recovered", "tokens/pass", "tokens/s",
-         "n-grams learned"],
-        [[r.target, r.task, r.prompts, r.acceptance, r.before, r.first, r.last, r.recovery, r.tokens_per_pass,
-          r.tokens_per_second, r.cache_learned] for r in rows],
-    )  # fmt: skip
+_COLUMNS: Columns = {
+    "target": "target", "task": "task", "prompts": "prompts", "accepted": "acceptance", "before": "before",
+    "first": "first", "last": "last", "recovered": "recovery", "tokens/pass": "tokens_per_pass",
+    "tokens/s": "tokens_per_second", "n-grams learned": "cache_learned",
+}  # fmt: skip

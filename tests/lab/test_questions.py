@@ -6,10 +6,8 @@ import json
 
 import pytest
 
-from omnidraft.bench.pairs import choose
-from omnidraft.bench.runner import ALL, EDIT
 from omnidraft.errors import SettingsError
-from omnidraft.lab.prompts import TASKS
+from omnidraft.lab.prompts import ALL, EDIT, TASKS, choose
 
 
 def lines(path, *records):
