@@ -7,10 +7,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from omnidraft.lab.drift import BUNDLED, MIXED
 from omnidraft.lab.experiment import COLUMNS
 from omnidraft.lab.prompts import ALL, EDIT, TASKS
 from omnidraft.lab.results import Cells, digest
-from omnidraft.settings.fields import Rule, check, integer, text
+from omnidraft.settings.fields import Rule, check, choice, integer, switch, text
 from omnidraft.storage.paths import DataHome
 
 # What each benchmark can be told: a frozen plan whose fields are the arguments of its command. No models here. The
@@ -88,6 +89,18 @@ class Learn(Plan):
 
 
 @dataclass(frozen=True)
+class Drift(Plan):
+    """acceptance and speed while tasks or targets change"""
+
+    schedule: str = choice("", tuple(BUNDLED), f"what changes: {', '.join(BUNDLED)}")
+    target: tuple[str, ...] = words((), "models in place of the schedule's, in the order they appear there")
+    prompts: int | None = integer(None, 1, MANY, "prompts per segment, else what the schedule says")
+    task: str | None = text(None, f"ask this in every segment: {', '.join(TASKS)}, {MIXED}, or a file of prompts")
+    learn: bool = switch(False, "train the drafter on the answers as the run goes on")
+    max_tokens: int = _count(64, "longest answer")
+
+
+@dataclass(frozen=True)
 class Peers(Plan):
     """other programs and ours on the same weights and prompts, each against its own plain decoding"""
 
@@ -103,11 +116,13 @@ class Peers(Plan):
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a benchmark is given besides its plan. told: hears how it goes on."""
+    """What a benchmark is given besides its plan. told: hears how it goes on; found: what is found before a report is
+    due, and that in words."""
 
     home: DataHome
     cells: Cells
     told: Callable[[str], None]
+    found: Callable[[Any, str], None] = lambda value, words: None
 
 
 def decides(plan: Plan, but: Collection[str], *models: Path | None, **more: Any) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from omnidraft.decoding.events import Event as AnswerEvent
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError, OmniDraftError, SettingsError
-from omnidraft.lab.experiment import FIXED, Interrupted, Pair, Said, Turn, experiment, material
+from omnidraft.lab.experiment import FIXED, Began, Interrupted, Pair, Said, Turn, experiment, material
 from omnidraft.lab.prompts import TASKS, Prompt, in_turn, load_prompts
 from omnidraft.learning.material.record import CAPTURE
 from omnidraft.learning.material.replay import table_file
@@ -217,6 +217,7 @@ class DriftRun:
     def __init__(self, home: DataHome, folder: Path, plan: Plan) -> None:
         self.plan, self._home, self._folder = plan, home, folder
         self._prompts = choose_prompts(plan.schedule)
+        self._segments = [n for n, one in enumerate(plan.schedule.segments) for _ in range(one.count)]  # each prompt's
         self._stop = threading.Event()
         self._pair: Pair | None = None
         self._learner: StreamLearner | None = None
@@ -229,19 +230,25 @@ class DriftRun:
 
     def events(self) -> Iterator[Loading | Point]:
         """Answer the prompts until the run is over, or stopped. Closing the generator stops it."""
-        before, index = None, 0
+        before, said = None, list[AnswerEvent]()
         with ExitStack() as models:
-            for number, segment in enumerate(self.plan.schedule.segments):
-                if segment.target != before:
-                    yield Loading(segment.target)
-                    models.close()
-                    self._pair = models.enter_context(self._loaded(segment.target))
-                    self._learn_for(self._pair)
-                asked = self._prompts[index : index + segment.count]
-                yield from self._points(number, segment, asked, index)
-                if self._stop.is_set():
+            for event in experiment((FIXED,), self._prompts, self._ask, self._stop.is_set):
+                if isinstance(event, Interrupted):
                     return
-                before, index = segment.target, index + segment.count
+                if isinstance(event, Began) and (target := self._segment(event.number).target) != before:
+                    yield Loading(target)
+                    models.close()
+                    self._pair = models.enter_context(self._loaded(target))
+                    self._learn_for(self._pair)
+                    before = target
+                elif isinstance(event, Said):
+                    said.append(event.event)
+                elif isinstance(event, Turn):
+                    yield self._point(event, said)
+                    said.clear()
+
+    def _segment(self, index: int) -> Segment:
+        return self.plan.schedule.segments[self._segments[index]]
 
     def _loaded(self, target: str) -> Pair:
         plan, model = self.plan, ModelSettings(threads=self.plan.threads)
@@ -259,19 +266,6 @@ class DriftRun:
         table = table_file(self._folder, pair.pair)
         pair.serve(self._learner.switched(pair.pair.target.fingerprint, pair.pairing.target, table).adapter)
 
-    def _points(self, number: int, segment: Segment, prompts: Sequence[Prompt], first: int) -> Iterator[Point]:
-        """Answer a segment; ends early if the run is stopped."""
-        assert self._pair is not None
-        said: list[AnswerEvent] = []
-        for event in experiment((FIXED,), prompts, self._ask, self._stop.is_set):
-            if isinstance(event, Interrupted):
-                return
-            if isinstance(event, Said):
-                said.append(event.event)
-            elif isinstance(event, Turn):
-                yield self._point(self._pair, first, number, segment, event, said)
-                said.clear()
-
     def _ask(self, way: str, _number: int, prompt: Prompt) -> Generator[AnswerEvent, None, None]:
         assert self._pair is not None
         try:
@@ -283,10 +277,10 @@ class DriftRun:
         sampling = SamplingSettings.unfiltered(temperature=0.0, max_tokens=self.plan.max_tokens)
         return AnswerRequest(prompt.messages, sampling, source=prompt.id, capture=CAPTURE if self.plan.learning else 0)
 
-    def _point(
-        self, pair: Pair, first: int, number: int, segment: Segment, turn: Turn[str], said: Sequence[AnswerEvent]
-    ) -> Point:
+    def _point(self, turn: Turn[str], said: Sequence[AnswerEvent]) -> Point:
         """What an answer came to, and what is learned from it."""
+        assert self._pair is not None
+        pair, index, segment = self._pair, turn.number, self._segment(turn.number)
         began, served, cached = perf_counter(), pair.adapter, pair.cache.stats()
         if self._learner is not None:
             if (made := material(self._request(turn.prompt), said, pair.pairing)) is not None:
@@ -294,14 +288,14 @@ class DriftRun:
             pair.serve(self._learner.choice.adapter)
         trace = turn.traces[FIXED]
         return Point(
-            first + turn.number, number, segment.target, turn.prompt.task or segment.task, turn.prompt.id,
+            index, self._segments[index], segment.target, turn.prompt.task or segment.task, turn.prompt.id,
             proposed=trace.proposed,
             accepted=trace.accepted,
             tokens=trace.tokens,
             passes=trace.passes,
             decode=trace.decode,
             cache_learned=cached["entries"] - cached["seeded"],
-            switch=number > 0 and turn.number == 0,
+            switch=index > 0 and self._segments[index] != self._segments[index - 1],
             adapter="/".join(served.parts[-3:-1]) if served else None,
             seconds=turn.took[FIXED] + perf_counter() - began,
         )  # fmt: skip

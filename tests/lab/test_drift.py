@@ -141,7 +141,7 @@ def finished(lab: DriftLab) -> None:
     until(lambda: not lab.running)
 
 
-def test_the_app_s_runs_go_on_by_themselves_can_be_stopped_and_leave_nothing_on_disk(home, planned, tmp_path):
+def test_the_app_s_runs_go_on_by_themselves_can_be_stopped_and_leave_nothing_on_disk(home, planned, tmp_path, models):
     own = tmp_path / "own.txt"
     own.write_text("".join(f"Where do {number} Quxington walruses sleep?\n" for number in range(40)))
     lab = DriftLab(home, home.profile())
@@ -158,6 +158,9 @@ def test_the_app_s_runs_go_on_by_themselves_can_be_stopped_and_leave_nothing_on_
     assert lab.latest.status == "stopped"
     assert 0 < len(lab.latest.points) < 40
     assert lab.latest.seconds_left > 0
+    lab.start(replace(planned((A, "math", 1)), targets={A: str(models / "nowhere.gguf")}))
+    finished(lab)
+    assert (lab.latest.status, "nowhere.gguf" in lab.latest.error) == ("failed", True)
     lab.start(planned((A, "math", 1), max_tokens=8))
     lab.close()
     assert not list((home.profile().root / "drift").iterdir())
@@ -183,15 +186,6 @@ def test_a_run_stands_still_for_a_question_and_times_nothing_of_that(home, plann
     (row,) = segment_rows(lab.latest.plan.schedule, lab.latest.points)
     rest = [point for point in lab.latest.points if not point.interrupted]
     assert row.tokens_per_second == pytest.approx(sum(p.tokens for p in rest) / sum(p.decode for p in rest))
-
-
-def test_a_run_that_fails_says_why(home, planned, models):
-    plan = planned((A, "math", 1))
-    lab = DriftLab(home, home.profile())
-    lab.start(replace(plan, targets={A: str(models / "nowhere.gguf")}))
-    finished(lab)
-    assert lab.latest.status == "failed"
-    assert "nowhere.gguf" in lab.latest.error
 
 
 # What is said of them
@@ -237,7 +231,8 @@ def test_the_command_says_every_prompt_and_every_part(home, capsys):
     assert [row["target"] for row in out[3]["segments"]] == [A, B, A]
     assert out[3]["finished"]
     others = [str(BUNDLED_MODELS / f"{name}-f16.gguf") for name in (B, A)]
-    assert main([*args, "--target", *others]) == 0
+    assert main([*args, "--target", *others, "--out", str(home.root / "drift.json")]) == 0
+    assert json.loads((home.root / "drift.json").read_bytes())["finished"]
     told = capsys.readouterr().out
     assert told.index(Path(others[0]).stem) < told.index(Path(others[1]).stem)
 

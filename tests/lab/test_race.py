@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from omnidraft.app.race_view import RacePlan
-from omnidraft.decoding.events import Finished, Round, Statistics, Token
+from omnidraft.decoding.events import Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.experiment import Said, Turn
 from omnidraft.lab.prompts import TOPICS, topic_prompts
@@ -15,6 +15,7 @@ from omnidraft.lab.race import PLAIN, race, score
 from omnidraft.lab.statistics import Trace, record
 from omnidraft.settings.config import AppSettings, DraftSettings, SamplingSettings
 from tests.answering import loaded
+from tests.lab.traces import trace
 from tests.real import SMOL, real_model
 from ui.drift.race import RACED
 
@@ -54,21 +55,14 @@ def test_no_sample_prompt_is_answered_in_a_loop(racing, topic):
     assert [prompt.text for prompt, trace in zip(prompts, found, strict=True) if trace.degenerate] == []
 
 
-def answer(ids: list[int], seconds: float, copied: int = 0) -> Trace:
-    tokens = [Token(i, b"", "", "target", at) for at, i in enumerate(ids)]
-    done = Round(0, 4, 4, 2, len(ids), 0.0, 0.0, seconds, 0.0, copied)
-    return record([*tokens, done, Finished("stop", Statistics())])
-
-
-def turn(plain: Trace, drafted: Trace) -> Turn:
-    return Turn(0, topic_prompts("math", 1)[0], {"plain": plain, "drafted": drafted}, {})
+def turns(*pairs: tuple[Trace, Trace]) -> list[Turn]:
+    """Of (plain, drafted)."""
+    return [Turn(0, topic_prompts("math", 1)[0], {"plain": plain, "drafted": drafted}, {}) for plain, drafted in pairs]
 
 
 def test_acceptance_is_the_drafters_alone_and_copied_tokens_are_counted_apart():
-    found = score([
-        turn(answer([1, 2, 3], 3.0), answer([1, 2, 3], 1.0)),
-        turn(answer([1, 2, 3], 3.0), answer([1, 2, 3], 1.0, copied=4)),
-    ])  # fmt: skip
+    drafted, copied = trace(1.0, 3, proposed=4, accepted=2), trace(1.0, 3, proposed=4, accepted=2, copied=4)
+    found = score(turns((trace(3.0, 3), drafted), (trace(3.0, 3), copied)))
     assert found.acceptance == 0.5
     assert found.copied == 2
     assert found.speedup == pytest.approx(3.0)
@@ -79,7 +73,7 @@ def test_acceptance_is_the_drafters_alone_and_copied_tokens_are_counted_apart():
 
 def test_the_interval_of_a_speedup_is_that_of_its_prompts():
     def raced(*speedups: float) -> list[Turn]:
-        return [turn(answer([1, 2], s), answer([1, 2], 1.0)) for s in speedups]
+        return turns(*((trace(speedup), trace(1.0)) for speedup in speedups))
 
     assert score(raced(2.0, 2.0, 2.0)).interval == pytest.approx((2.0, 2.0))
     low, high = score(raced(1.0, 1.5, 2.0, 2.5, 3.0)).interval
