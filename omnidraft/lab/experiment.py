@@ -171,6 +171,7 @@ class Pair(AbstractContextManager):
         self.adapter: Path | None = None
         self._translator = Translator(self.pair, self.cache)
         self._memories: dict[str, Memory] = {}
+        gc.unfreeze()
         gc.collect()
         gc.freeze()  # going through what was loaded would fall into the middle of an answer
 

@@ -44,6 +44,7 @@ def progress(run: Shown | None) -> str:
 
 
 def table(found: list[SegmentRow]) -> str:
+    """Of parts shorter than the window nothing is said that takes one."""
     columns: dict[str, Callable[[SegmentRow], str]] = {
         "target": lambda row: escape(row.target),
         "task": lambda row: escape(row.task),
@@ -51,7 +52,7 @@ def table(found: list[SegmentRow]) -> str:
         "accepted": lambda row: percent(row.acceptance),
         f"first {WINDOW}": lambda row: percent(row.first if row.prompts >= WINDOW else None),
         f"last {WINDOW}": lambda row: percent(row.last if row.prompts >= WINDOW else None),
-        "recovered after": lambda row: f"{row.recovery} prompts" if row.recovery else "–",
+        "recovered after": lambda row: f"{row.recovery} prompts" if row.recovery and row.prompts >= WINDOW else "–",
         "tokens per pass": lambda row: f"{row.tokens_per_pass or 0:.2f}",
         "tokens/s": lambda row: rate(row.tokens_per_second),
         "n-grams learned": lambda row: count(row.cache_learned),
