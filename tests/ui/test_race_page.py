@@ -172,6 +172,7 @@ def test_a_race_begins_from_the_empty_chat_and_ends_with_the_same_text(make_serv
         page.wait_for_function(IN_VIEW)
     assert page.locator(".od-lane").count() == 2
     page.wait_for_selector(".od-proof[data-equal=true]")
+    page.wait_for_function("!document.body.innerText.includes('was not measured here yet')")
     assert page.locator(".od-gainbar").count() == 1
     assert page.is_visible("#od-race-teach")
     page.reload()

@@ -10,6 +10,7 @@ from typing import Any
 import gradio as gr
 
 from omnidraft.app import models_list
+from omnidraft.app.catalog import same_file
 from omnidraft.app.outlook import cost_of, gain
 from omnidraft.app.race_time import Offer
 from omnidraft.app.race_view import MOST_TOKENS, RacePlan
@@ -105,7 +106,9 @@ def price(session: Session, model: str | None) -> str:
     found = listed(session, model) if model else None
     if found is None:
         return ""
-    cost = cost_of(session, found.path)
+    cost, job = cost_of(session, found.path), session.race
+    if cost is None and job is not None and job.times.pairs and same_file(job.plan.target, found.path):
+        return ""  # it was measured beside other programs, which is not kept
     if cost is None:
         return _under(
             f"{escape(found.name)} was not measured here yet: how long a race takes is said after its first prompt, "
@@ -176,6 +179,10 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
     def go(session: Session, *values: Any) -> dict:
         return look(parts, session, start(session, *values))
 
+    def advance(session: Session, chosen: str | None) -> dict:
+        over = {} if session.races.running else {parts.price: price(session, chosen)}
+        return {**look(parts, session), **over}
+
     def teach(which: int, session: Session) -> dict:
         offers = session.race.offers if session.race is not None else []
         prompts = offers[which].prompts if which < len(offers) else 0
@@ -192,5 +199,5 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
     for which, button in enumerate((parts.teach, parts.longer)):
         button.click(by_session(sessions, partial(teach, which)), None, parts.outputs, **PRIVATE)
     parts.stop.click(by_session(sessions, stop), None, parts.outputs, queue=False, **PRIVATE)
-    parts.tick.tick(by_session(sessions, partial(look, parts)), None, parts.outputs, **PRIVATE)
+    parts.tick.tick(by_session(sessions, advance), [parts.model], [*parts.outputs, parts.price], **PRIVATE)
     parts.topic.input(lambda topic: gr.Textbox(visible=topic == OWN), parts.topic, parts.own, **PRIVATE)
