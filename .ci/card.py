@@ -23,11 +23,12 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.backends.llama.devices import local_cards
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.backends.llama.widths import WIDTHS, rows_read_by, width_class
-from omnidraft.bench.pairs import Pair
 from omnidraft.decoding.cost import measure_costs, step_seconds
 from omnidraft.errors import OmniDraftError
+from omnidraft.lab import statistics as stats
+from omnidraft.lab.experiment import DEFAULT, Pair, answers, same_ids, sampling_of
 from omnidraft.lab.prompts import load_prompts
-from omnidraft.settings.config import CacheSettings, ModelSettings, SamplingSettings
+from omnidraft.settings.config import CacheSettings, ModelSettings
 from omnidraft.storage.paths import DataHome
 from omnidraft.storage.trial import TRIALS
 from tests.forms import requantized
@@ -69,19 +70,14 @@ def speed(home: DataHome, target: Path, drafter: Path, prompts: int, tokens: int
     asked = [prompt for task in ("math", "code") for prompt in load_prompts(task)[: prompts // 2]]
     rows = []
     with Pair(home, target, drafter, ModelSettings(n_ctx=2048)) as pair:
-        for sampling in (SamplingSettings(temperature=0.0), SamplingSettings()):
-            found: dict[str, list[Any]] = {way: [] for way in WAYS}
-            for number, prompt in enumerate(asked):
-                for way in WAYS if number % 2 else WAYS[::-1]:
-                    one = SamplingSettings(temperature=sampling.temperature, seed=number, max_tokens=tokens)
-                    found[way].append(pair.answer(way, prompt.messages, one))
-            for way, traces in found.items():
-                same = [a.ids == b.ids for a, b in zip(traces, found["plain"], strict=True)]
+        for column in (0.0, DEFAULT):
+            found = answers(pair.answer, WAYS, asked, column, 0, tokens)
+            for way, said in found.items():
                 rows.append({
-                    "target": target.stem, "drafter": drafter.stem, "temperature": sampling.temperature, "way": way,
-                    "tokens_per_second": sum(t.tokens for t in traces) / sum(t.decode for t in traces),
-                    "tokens_per_pass": sum(t.tokens for t in traces) / sum(max(1, len(t.rounds)) for t in traces),
-                    "answers": len(traces), "differ": same.count(False),
+                    "target": target.stem, "drafter": drafter.stem, "temperature": sampling_of(column).temperature,
+                    "way": way,
+                    "tokens_per_second": stats.per_second(said), "tokens_per_pass": stats.per_pass(said),
+                    "answers": len(said), "differ": len(said) - same_ids(found["plain"], said),
                 })  # fmt: skip
     return rows
 

@@ -22,21 +22,11 @@ from omnidraft.app.catalog import same_file
 from omnidraft.app.giving_way import GivingWay
 from omnidraft.app.race_time import Needed, Offer, Times, step_seconds
 from omnidraft.app.race_view import UNDER_WAY, LaneView, RacePlan, RaceView
+from omnidraft.app.speeds import SPEED_FILE, SpeedStore
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.errors import NoRoom, OmniDraftError
-from omnidraft.lab.race import (
-    LANES,
-    Began,
-    Interrupted,
-    Lesson,
-    Paired,
-    Said,
-    Score,
-    race,
-    score,
-    teach,
-    unlearned,
-)
+from omnidraft.lab.experiment import Began, Interrupted, Said, Turn
+from omnidraft.lab.race import LANES, Lane, Lesson, Score, race, score, teach, unlearned
 from omnidraft.learning.update import threads_within
 from omnidraft.processes.progress import CalledOff, Progress, watched
 from omnidraft.settings.config import changed
@@ -102,7 +92,7 @@ class RaceJob:
             return Needed(times.answering(view.of - view.done), times.training(view.of), race)
         if view.phase == "training":
             return Needed(0.0, self._training_left(), race)
-        return Needed(racing=times.racing(len(self.plan.raced) - len(view.pairs)))
+        return Needed(racing=times.racing(len(self.plan.raced) - len(view.turns)))
 
     def _training_left(self) -> float:
         view, at = self.view, self._steps
@@ -204,7 +194,7 @@ class RaceJob:
                 learner.answer_ends()
             for lane in view.lanes.values():
                 lane.writing = False
-            done = "taught" if view.after and len(view.pairs) == len(self.plan.raced) else "raced"
+            done = "taught" if view.after and len(view.turns) == len(self.plan.raced) else "raced"
             view.phase = "failed" if view.error else "stopped" if self._cancelled.is_set() else done
 
     def _first(self) -> None:
@@ -223,35 +213,37 @@ class RaceJob:
 
     def _race(self) -> Iterator[Score]:
         view, plan = self.view, self.plan
-        view.phase, view.pairs, view.done, view.of = "racing", [], 0, len(plan.raced)
+        view.phase, view.turns, view.done, view.of = "racing", [], 0, len(plan.raced)
         self.times.pairs, self.times.answers, self.times.read = [], [], []
         assert self._assistant is not None
-        cancelled, interrupted = self._cancelled.is_set, lambda: self._way.wanted
-        for event in race(self._assistant, plan.raced, plan.sampling, plan.draft, cancelled, interrupted):
+        for event in race(self._assistant, plan.raced, plan.sampling, plan.draft, self._cut_short):
             if isinstance(event, Interrupted):
                 self._let_by()
             elif isinstance(event, Began):
                 view.number, view.prompt = event.number, event.prompt.text
-                if event.lane == LANES[event.number % 2]:  # the first of the two: the other lane waits, empty
+                if event.way == LANES[event.number % 2]:  # the first of the two: the other lane waits, empty
                     view.lanes = {lane: LaneView() for lane in LANES}
-                view.lanes[event.lane].writing = True
+                view.lanes[event.way].writing = True
             elif isinstance(event, Said):
-                self._say(view.lanes[event.lane], event)
+                self._say(view.lanes[event.way], event)
             else:
                 self._count(event)
-                if (result := score(view.pairs)) is not None:
+                if (result := score(view.turns)) is not None:
                     yield result
         self._go_on_or_stop()
 
-    def _count(self, pair: Paired) -> None:
-        view, times = self.view, self.times
-        view.pairs.append(pair)
-        view.done = len(view.pairs)
-        times.pairs.append(sum(pair.took.values()))
-        times.answers.append(pair.took["drafted"])
-        times.read.append(len(pair.drafted.ids) + len(view.prompt.split()))
+    def _cut_short(self) -> bool:
+        return self._cancelled.is_set() or self._way.wanted
 
-    def _say(self, lane: LaneView, said: Said) -> None:
+    def _count(self, turn: Turn[Lane]) -> None:
+        view, times = self.view, self.times
+        view.turns.append(turn)
+        view.done = len(view.turns)
+        times.pairs.append(sum(turn.took.values()))
+        times.answers.append(turn.took["drafted"])
+        times.read.append(len(turn.traces["drafted"].ids) + len(view.prompt.split()))
+
+    def _say(self, lane: LaneView, said: Said[Lane]) -> None:
         lane.live.take(said.event)
         if isinstance(said.event, Token):
             lane.text += said.event.text
@@ -262,14 +254,13 @@ class RaceJob:
     def _teach(self) -> None:
         view, plan = self.view, self.plan
         lesson = dict(list(plan.named_lesson.items())[: view.lesson])
-        view.phase, view.pairs, view.of = "teaching", [], len(lesson)
+        view.phase, view.turns, view.of = "teaching", [], len(lesson)
         view.lanes, view.done = {lane: LaneView() for lane in LANES}, min(view.given, len(lesson))
         self._steps = []
         sampling = replace(plan.sampling, seed=None)
         assert self._assistant is not None
         self._assistant.learner.hold(False)
-        cancelled, interrupted = self._cancelled.is_set, lambda: self._way.wanted
-        for at in teach(self._assistant, lesson, sampling, plan.draft, cancelled, interrupted):
+        for at in teach(self._assistant, lesson, sampling, plan.draft, self._cut_short, self._cancelled.is_set):
             if isinstance(at, Interrupted) or self._way.wanted:
                 self._let_by()
             if isinstance(at, Lesson):
@@ -377,6 +368,9 @@ class RaceJob:
         self.view.version = assistant.learner.status().served or ""
         if assistant is self._own:
             return
+        for known in assistant.engine.memory.pair_stats.values() if assistant.engine is not None else ():
+            store = SpeedStore(self._own.home.cache / SPEED_FILE)  # how good a taught drafter is stays with the race
+            store.save_cost(self.plan.target, self.plan.settings.model, known.cost)
         if assistant.learner.updates.running is not None:
             assistant.learner.hold()
             assistant.unload()

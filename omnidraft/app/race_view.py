@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from omnidraft.app.answer_job import Live
+from omnidraft.lab.experiment import Turn
 from omnidraft.lab.prompts import Prompt
-from omnidraft.lab.race import LANES, Lane, Paired, Score
+from omnidraft.lab.race import LANES, Lane, Score
 from omnidraft.learning.update import Update
 from omnidraft.settings.config import AppSettings, DraftSettings, SamplingSettings
 from omnidraft.storage.files import real
@@ -72,7 +73,7 @@ class RaceView:
     lanes: dict[Lane, LaneView] = field(default_factory=lambda: {lane: LaneView() for lane in LANES})
     prompt: str = ""
     number: int = 0
-    pairs: list[Paired] = field(default_factory=list)
+    turns: list[Turn[Lane]] = field(default_factory=list)
     before: Score | None = None
     after: Score | None = None
     done: int = 0

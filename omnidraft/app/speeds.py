@@ -164,6 +164,11 @@ class SpeedStore:
             entries = self.all() | {key: pair_stats.as_dict()}
             write_atomically(self._path, json.dumps({"version": _VERSION, "entries": entries}, indent=1).encode())
 
+    def save_cost(self, target: Path, settings: ModelSettings, cost: CostModel) -> None:
+        """What the target's passes take, whoever drafts."""
+        with suppress(StorageError, OSError):
+            self.save(speed_key(target, None, settings, None, True), PairStats(cost))
+
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """While no other program changes the file."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -19,25 +19,34 @@ from typing import Any
 import numpy as np
 
 from omnidraft.app.catalog import choose_target, need_drafter
-from omnidraft.bench import runner
-from omnidraft.bench.pairs import Pair, Prompts, choose
-from omnidraft.bench.runner import LOSSES, Learn, Report, Table, Work
-from omnidraft.decoding.events import Finished, Token
+from omnidraft.bench.plans import LOSSES, Learn, Work, decides
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import SettingsError
 from omnidraft.lab import statistics as stats
+from omnidraft.lab.experiment import (
+    FIXED,
+    PLAIN,
+    Pair,
+    answers,
+    column_of,
+    columns,
+    label,
+    material,
+    name_of,
+)
+from omnidraft.lab.prompts import Prompts, choose
+from omnidraft.lab.results import Columns, Report, Table
 from omnidraft.learning.adapters.versions import can_merge, write_merged
-from omnidraft.learning.material.record import CAPTURE, Answered, Record, decode, encode, record_of
+from omnidraft.learning.material.record import CAPTURE, Record, decode, encode
 from omnidraft.learning.material.replay import ExpansionTable
 from omnidraft.learning.training.process import TrainingProcess
 from omnidraft.learning.training.stream import StreamLearner
 from omnidraft.learning.update import Update
 from omnidraft.prompting.prompted_model import Message
-from omnidraft.settings.config import CacheSettings, DraftSettings, LearningSettings, ModelSettings, SamplingSettings
+from omnidraft.settings.config import CacheSettings, LearningSettings, ModelSettings, SamplingSettings
 from omnidraft.vocab.ngram_cache import NgramCache
 
 DIRECT, CACHE = "direct", "cache"
-FIXED = "fixed:4"
 # A run may go on with more of these; the drafter is known by its contents.
 _LATER = ("target", "tasks", "loss", "seeds", "threads", "capacity")
 _POLICIES = ("lru", "lfu")
@@ -45,61 +54,45 @@ _LONG = 32
 Cell = dict[str, Any]  # a stream's fields, the condition, and what was found
 
 
-@dataclass(frozen=True)
-class Stream:
-    """Answers of a target to a task under a seed."""
-
-    target: str
-    task: str
-    seed: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.target}-{self.task}-s{self.seed}"
-
-
 def run(plan: Learn, work: Work) -> Iterator[Report]:
-    found = []
-    for cell in results(plan, work):
-        found.append(cell)
-        yield report(found)
-
-
-def results(plan: Learn, work: Work) -> Iterator[Cell]:
     """Every stream under every condition."""
     if unknown := [loss for loss in plan.loss if loss not in LOSSES]:
         raise SettingsError(f"There is no loss {unknown[0]}; known are {', '.join(LOSSES)}.")
+    found = []
     for seed in range(plan.seeds):
-        for name in plan.target or (None,):
-            target = choose_target(name, work.home)
+        for target in [choose_target(name, work.home) for name in plan.target or (None,)]:
             for task in plan.tasks:
                 asked = choose(task, seed, plan.train_prompts, plan.test_prompts)
-                yield from _Run(plan, work, Stream(target.stem, asked.task, seed), target, asked).results()
+                for cell in _Run(plan, work, seed, target, asked).results():
+                    found.append(cell)
+                    yield report(found)
 
 
 class _Run:
     """One stream. Answers and models are made and loaded when the first missing condition needs them."""
 
-    def __init__(self, plan: Learn, work: Work, stream: Stream, target: Path, asked: Prompts) -> None:
-        self._plan, self._work, self._stream, self._target, self._asked = plan, work, stream, target, asked
+    def __init__(self, plan: Learn, work: Work, seed: int, target: Path, asked: Prompts) -> None:
+        self._plan, self._work, self._seed, self._target, self._asked = plan, work, seed, target, asked
+        self._name = f"{target.stem}-{asked.task}-s{seed}"
         self._drafter = need_drafter(plan.drafter, work.home, target)
-        self._columns = runner.columns(plan.temperature)
-        self._depends = runner.decides(plan, _LATER, target, self._drafter, prompts=asked.digest)
+        self._columns = columns(plan.temperature)
+        self._depends = decides(plan, _LATER, target, self._drafter, prompts=asked.digest)
 
     def results(self) -> Iterator[Cell]:
         try:
             for condition in (DIRECT, *self._caches, *self._plan.loss):
                 found = self._cell(condition, partial(self._condition, condition))
-                yield {**asdict(self._stream), "condition": condition, **found}
+                stream = {"target": self._target.stem, "task": self._asked.task, "seed": self._seed}
+                yield {**stream, "condition": condition, **found}
         finally:
             if "_pair" in self.__dict__:
                 self._pair.close()
 
     def _cell(self, name: str, make: Callable[[], Any]) -> Any:
-        return self._work.cells.get(f"{self._stream.name}/{name}", self._depends, make)
+        return self._work.cells.get(f"{self._name}/{name}", self._depends, make)
 
     def _place(self, name: str) -> Path:
-        return self._work.cells.place(f"{self._stream.name}/{name}")
+        return self._work.cells.place(f"{self._name}/{name}")
 
     @cached_property
     def _pair(self) -> Pair:
@@ -113,7 +106,7 @@ class _Run:
 
     def _said(self) -> list[str]:
         asked = ((f"{self._asked.task}-{i}", prompt.messages) for i, prompt in enumerate(self._asked.train))
-        made = records(self._pair, asked, SamplingSettings(), self._plan.train_tokens, self._stream.seed + 1)
+        made = records(self._pair, asked, SamplingSettings(), self._plan.train_tokens, self._seed + 1)
         return [base64.b64encode(encode(record)).decode() for record in made]
 
     @property
@@ -124,7 +117,7 @@ class _Run:
         return {CACHE: CacheSettings()} | {f"{CACHE}-{one.capacity}-{one.policy}": one for one in sized}
 
     def _condition(self, condition: str) -> Cell:
-        self._work.told(f"{self._stream.name}: {condition}")
+        self._work.told(f"{self._name}: {condition}")
         if condition == DIRECT:
             return {"counts": self._counts(None, None)}
         if condition in self._caches:
@@ -138,23 +131,21 @@ class _Run:
         folder, kept = self._place(f"{loss}.run"), self._place(f"{loss}.gguf")
         shutil.rmtree(folder, ignore_errors=True)
         kept.unlink(missing_ok=True)
-        settings = LearningSettings(loss=loss, interval=self._plan.interval)
-        process, threads = TrainingProcess(), self._plan.threads
+        settings, process = LearningSettings(loss=loss, interval=self._plan.interval), TrainingProcess()
         learner = StreamLearner(
-            folder, self._drafter, settings, 1000 * self._stream.seed, threads=threads, process=process
+            folder, self._drafter, settings, 1000 * self._seed, threads=self._plan.threads, process=process
         )
-        learner.switched(self._pair.pair.target.fingerprint, self._stream.target, self._place("table.npz"))
-        updates: list[dict[str, Any]] = []
+        learner.switched(self._pair.pair.target.fingerprint, self._target.stem, self._place("table.npz"))
+        updates = []
         try:
             steps: list[Callable[[], Update | None]] = [partial(learner.add, record) for record in self._records]
-            for learned in (*steps, learner.finish):
-                if (update := learned()) is None:
-                    continue
-                cpu, peak = update.cpu_seconds, update.peak_mb
-                self._work.told(f"{update.number} answers: {cpu:.1f} processor s, {peak:.0f} MB")
+            for update in filter(None, (step() for step in (*steps, learner.finish))):
+                self._work.told(
+                    f"{update.number} answers: {update.cpu_seconds:.1f} processor s, {update.peak_mb:.0f} MB"
+                )
                 updates.append({
                     "answers": update.number, "published": update.outcome == "published", "seconds": update.seconds,
-                    "cpu": cpu, "peak_mb": peak,
+                    "cpu": update.cpu_seconds, "peak_mb": update.peak_mb,
                 })  # fmt: skip
         finally:
             process.kill()
@@ -168,15 +159,13 @@ class _Run:
 
     def _counts(self, cache: NgramCache | None, adapter: Path | None) -> dict[str, list]:
         """{sampling: [[proposed, accepted, tokens, passes, looped], ...]}; the same texts under every condition."""
-        self._pair.draft_with(cache, adapter)
-        seed, longest = (self._stream.seed + 7) * 1_000_003, self._plan.test_tokens
+        self._pair.serve(adapter)
+        self._pair.freeze(cache)
+        seed, longest = (self._seed + 7) * 1_000_003, self._plan.test_tokens
         found: dict[str, list] = {}
         for column in self._columns:
-            rows = found.setdefault(runner.name_of(column), [])
-            for number, prompt in enumerate(self._asked.test):
-                sampling = runner.sampling_of(column, seed=seed + number, max_tokens=longest)
-                trace = self._pair.answer(FIXED, prompt.messages, sampling)
-                rows.append([trace.proposed, trace.accepted, trace.tokens, len(trace.rounds), int(trace.degenerate)])
+            made = answers(self._pair.answer, (FIXED,), self._asked.test, column, seed, longest)[FIXED]
+            found[name_of(column)] = [[t.proposed, t.accepted, t.tokens, t.passes, int(t.degenerate)] for t in made]
         return found
 
 
@@ -186,12 +175,8 @@ def records(
     """Records of (conversation, messages), each answer with a seed of its own; empty answers make none."""
     for number, (chat, messages) in enumerate(asked):
         sampling = replace(drawn, seed=seed * 1_000_003 + number, max_tokens=max_tokens)
-        request = AnswerRequest(messages, sampling, DraftSettings(enabled=False), source=chat, capture=CAPTURE)
-        *events, finished = pair.engine.answer(request)
-        assert isinstance(finished, Finished)  # as every answer ends
-        tokens = [event for event in events if isinstance(event, Token)]
-        record = record_of(Answered(request, tokens, finished), pair.pairing)
-        if record is not None:
+        request = AnswerRequest(messages, sampling, source=chat, capture=CAPTURE)
+        if (record := material(request, pair.answer(PLAIN, request), pair.pairing)) is not None:
             yield replace(record, time=0.0)
 
 
@@ -200,7 +185,10 @@ def records(
 
 def report(found: Sequence[Cell]) -> Report:
     made, spent = rows(found), costs(found)
-    return Report({"rows": made, "costs": spent}, [_accepted(made)] + ([_spent(spent)] if spent else []))
+    tables = [Table.of("Acceptance at draft length 4 [95%]", made, ACCEPTED)]
+    if spent:
+        tables.append(Table.of("What updates cost: processor seconds on their threads, and memory", spent, SPENT))
+    return Report({"rows": made, "costs": spent}, tables)
 
 
 def rows(found: Sequence[Cell]) -> list[dict[str, Any]]:
@@ -210,19 +198,22 @@ def rows(found: Sequence[Cell]) -> list[dict[str, Any]]:
         for column in cell["counts"]:
             group = groups.setdefault((cell["target"], cell["task"], column), {})
             group.setdefault(cell["condition"], []).append(cell)
-    made = []
-    for (target, task, column), group in groups.items():
-        for condition, cells in group.items():
-            counts, each = [cell["counts"][column] for cell in cells], [_cost(cell) for cell in cells]
-            every = [answer for answers in counts for answer in answers]
-            made.append({
-                "target": target, "task": task, "temperature": runner.column_of(column), "condition": condition,
-                "seeds": len(cells), "acceptance": stats.rate(counts),
-                "tokens_per_pass": stats.tokens_per_pass(counts), "answers": len(every),
-                "long": sum(answer[2] >= _LONG for answer in every), "looped": sum(answer[4] for answer in every),
-                **{name: float(np.mean([cost[name] for cost in each])) for name in each[0]},
-            })  # fmt: skip
-    return made
+    return [
+        _row(target, task, column, condition, cells)
+        for (target, task, column), group in groups.items()
+        for condition, cells in group.items()
+    ]
+
+
+def _row(target: str, task: str, column: str, condition: str, cells: Sequence[Cell]) -> dict[str, Any]:
+    counts, each = [cell["counts"][column] for cell in cells], [_cost(cell) for cell in cells]
+    every = [answer for answers in counts for answer in answers]
+    return {
+        "target": target, "task": task, "temperature": column_of(column), "condition": condition, "seeds": len(cells),
+        "acceptance": stats.rate(counts), "tokens_per_pass": stats.tokens_per_pass(counts), "answers": len(every),
+        "long": sum(answer[2] >= _LONG for answer in every), "looped": sum(answer[4] for answer in every),
+        **{name: float(np.mean([cost[name] for cost in each])) for name in each[0]},
+    }  # fmt: skip
 
 
 def _cost(cell: Cell) -> dict[str, float]:
@@ -240,33 +231,30 @@ def costs(found: Sequence[Cell]) -> list[dict[str, Any]]:
     made = []
     for cell in found:
         if updates := cell.get("updates"):
-            cpu = [update["cpu"] for update in updates]
+            cpu, answers = [update["cpu"] for update in updates], updates[-1]["answers"]
             early, late = cpu[1 : (len(cpu) + 1) // 2], cpu[(len(cpu) + 1) // 2 :]
-            made.append({"target": cell["target"], "task": cell["task"], "seed": cell["seed"],
-                         "loss": cell["condition"], "answers": updates[-1]["answers"], "updates": len(cpu),
-                         "first": cpu[0],
-                         "early": float(np.median(early)) if early else None,
-                         "late": float(np.median(late)) if late else None,
-                         "per_100": 100 * sum(cpu) / updates[-1]["answers"],
-                         "peak_mb": max(update["peak_mb"] for update in updates)})  # fmt: skip
+            made.append({
+                "target": cell["target"], "task": cell["task"], "seed": cell["seed"], "loss": cell["condition"],
+                "answers": answers, "updates": len(cpu), "first": cpu[0],
+                "early": float(np.median(early)) if early else None,
+                "late": float(np.median(late)) if late else None,
+                "per_100": 100 * sum(cpu) / answers, "peak_mb": max(update["peak_mb"] for update in updates),
+            })  # fmt: skip
     return made
 
 
-def _accepted(made: Sequence[dict]) -> Table:
-    return Table(
-        "Acceptance at draft length 4 [95%]",
-        ["target", "task", "sampling", "condition", "accepted", "tokens/pass", "answers (long, looped)",
-         "updates (refused)", "training, processor s"],
-        [[r["target"], r["task"], runner.label(r["temperature"]), r["condition"], r["acceptance"],
-          r["tokens_per_pass"], f"{r['answers']} ({r['long']}, {r['looped']})",
-          f"{r['updates']:g} ({r['refused']:g})" if "updates" in r else None, r.get("training_cpu")] for r in made],
-    )  # fmt: skip
-
-
-def _spent(made: Sequence[dict]) -> Table:
-    return Table(
-        "What updates cost: processor seconds on their threads, and memory",
-        ["target", "task", "seed", "loss", "answers", "updates", "first", "first half", "second half", "100 answers",
-         "MB"],
-        [[*row.values()] for row in made],
-    )  # fmt: skip
+ACCEPTED: Columns = {
+    "target": "target",
+    "task": "task",
+    "sampling": lambda row: label(row["temperature"]),
+    "condition": "condition",
+    "accepted": "acceptance",
+    "tokens/pass": "tokens_per_pass",
+    "answers (long, looped)": lambda row: f"{row['answers']} ({row['long']}, {row['looped']})",
+    "updates (refused)": lambda row: f"{row['updates']:g} ({row['refused']:g})" if "updates" in row else None,
+    "training, processor s": "training_cpu",
+}
+SPENT: Columns = {
+    "target": "target", "task": "task", "seed": "seed", "loss": "loss", "answers": "answers", "updates": "updates",
+    "first": "first", "first half": "early", "second half": "late", "100 answers": "per_100", "MB": "peak_mb",
+}  # fmt: skip

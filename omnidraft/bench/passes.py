@@ -8,7 +8,7 @@ those processes run.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -21,8 +21,9 @@ from omnidraft.backends.gguf.file import usable_info
 from omnidraft.backends.llama.context import LlamaContext
 from omnidraft.backends.llama.kernels import library
 from omnidraft.backends.llama.sizes import pass_bytes
-from omnidraft.bench.runner import Passes, Report, Table, Work
+from omnidraft.bench.plans import Passes, Work
 from omnidraft.errors import ModelError
+from omnidraft.lab.results import Report, Table
 from omnidraft.processes.children import LineChild
 from omnidraft.processes.threads import physical_cores
 from omnidraft.settings.config import ModelSettings
@@ -40,8 +41,7 @@ def run(plan: Passes, work: Work) -> Iterator[Report]:
     found: list[dict[str, Any]] = []
     for name in plan.target or (None,):
         found.append(_measured(choose_target(name, work.home), plan))
-        tables = [Table(_title(one), HEAD, list(_rows(one))) for one in found]
-        yield Report(found, tables, [])
+        yield Report(found, [*map(_table, found)])
 
 
 def _measured(path: Path, plan: Passes) -> dict[str, Any]:
@@ -102,27 +102,25 @@ def _asked(child: LineChild, what: str) -> float:
     return float(answer)
 
 
-HEAD = (
-    "way", *(f"{n} rows" for n in WIDTHS), *(f"C({n})" for n in WIDTHS[1:]), "of the limit", "prompt, tokens/s",
-)  # fmt: skip
-
-
-def _title(one: dict[str, Any]) -> str:
-    return (
+def _table(one: dict[str, Any]) -> Table:
+    title = (
         f"{one['file']}, {one['threads']} threads: milliseconds of a pass; memory reads {one['gb_s']} GB/s, so a row "
         f"takes {one['limit_ms']} at least"
     )
 
+    def rows(n: int) -> Callable[[str], str]:
+        return lambda way: f"{one[way][str(n)]:.1f}"
 
-def _rows(one: dict[str, Any]) -> Iterator[list[str]]:
-    for way in WAYS:
-        ms = one[way]
-        costs = [f"{ms[str(n)] / ms['1']:.2f}" for n in WIDTHS[1:]]
-        prompt = one["prompt"].get(way)
-        yield [
-            way, *(f"{ms[str(n)]:.1f}" for n in WIDTHS), *costs, f"{one['limit_ms'] / ms['1']:.2f}",
-            "" if prompt is None else f"{prompt:.0f}",
-        ]  # fmt: skip
+    def cost(n: int) -> Callable[[str], str]:
+        return lambda way: f"{one[way][str(n)] / one[way]['1']:.2f}"
+
+    return Table.of(title, [*WAYS], {
+        "way": str,
+        **{f"{n} rows": rows(n) for n in WIDTHS},
+        **{f"C({n})": cost(n) for n in WIDTHS[1:]},
+        "of the limit": lambda way: f"{one['limit_ms'] / one[way]['1']:.2f}",
+        "prompt, tokens/s": lambda way: f"{one['prompt'][way]:.0f}" if way in one["prompt"] else None,
+    })  # fmt: skip
 
 
 # A measuring process: a line names a width or "prompt", the answer is milliseconds or tokens a second.

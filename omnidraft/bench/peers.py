@@ -4,8 +4,8 @@ A cell is a task with one kind of sampling; speeds are compared within it only. 
 that are not asked wait without computing. For every kind of sampling they are loaded anew: some copy what they said
 before, and would copy their answers to the same prompts.
 
-An answer is rounds that bring tokens, cut where it begins to loop. What is counted is the same for all: the time behind
-the first round, which ends the reading of the prompt, and the tokens that came in it.
+What is counted is the same for all: the time behind the first round, which ends the reading of the prompt, and the
+tokens that came in it.
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from functools import cache, partial
 from pathlib import Path
 from statistics import geometric_mean
-from typing import Any
+from typing import IO, Any, cast
 
 from omnidraft.app.catalog import choose_target, need_drafter
 from omnidraft.backends.gguf.file import read_info
-from omnidraft.bench import runner
-from omnidraft.bench.pairs import PLAIN, Pair, Prompts, choose
-from omnidraft.bench.runner import PEERS, Column, Peers, Report, Table, Work
-from omnidraft.decoding.events import Round
+from omnidraft.bench.plans import PEERS, Peers, Work, decides
+from omnidraft.decoding.events import Event, Finished, Round, Statistics, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab import statistics as stats
-from omnidraft.lab.prompts import Prompt
-from omnidraft.lab.statistics import Trace, before_loop
+from omnidraft.lab.experiment import PLAIN, Column, Pair, answers, columns, label, name_of, same_ids
+from omnidraft.lab.prompts import Prompts, choose
+from omnidraft.lab.results import Columns, Report, Table
+from omnidraft.lab.statistics import Trace
 from omnidraft.processes.threads import physical_cores
 from omnidraft.prompting.prompt import prompt_ids
 from omnidraft.prompting.prompted_model import Message
@@ -43,57 +44,26 @@ from omnidraft.settings.config import ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
-# A program is loaded by the class of its name. ways: names of its ways of answering, PLAIN first; exact: whether its
-# ways promise plain decoding's text, also where that is drawn (greedily all do). All are asked the same, as messages
-# and as ids of the target.
-
-
 N_CTX = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Models:
-    """What every program is given."""
+class Program:
+    """One that is loaded. Close it. ways: names of its ways of answering, PLAIN first; exact: whether they promise
+    plain decoding's text, also where that is drawn (greedily all do); rounds: whether its rounds are passes of the
+    target, else its statistics tell how many there were."""
 
-    target: Path
-    drafter: Path
-    threads: int
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """ids: all that was said. tokens, decode: counted ones (above) and their seconds. per_pass: tokens a target pass,
-    None where the program does not tell. looped: cut at a loop."""
-
-    ids: list[int]
-    tokens: int
-    decode: float
-    per_pass: float | None
-    looped: bool
+    ways: tuple[str, ...]
+    answer: Callable[[str, AnswerRequest], Generator[Event, None, None]]
+    close: Callable[[], None]
+    exact: bool = True
+    rounds: bool = True
 
 
-def answer_of(trace: Trace) -> Answer:
-    """per_pass: as if every round were one target pass."""
-    counted = Trace(rounds=trace.rounds[1:])
-    per_pass = counted.tokens / len(counted.rounds) if counted.rounds else None
-    return Answer(trace.ids, counted.tokens, counted.decode, per_pass, trace.degenerate)
-
-
-class Ours:
+def ours(home: DataHome, target: Path, drafter: Path, threads: int) -> Program:
     """One loaded pair of ours: plain, only copying, and drafting."""
-
-    ways: tuple[str, ...] = (PLAIN, "lookup", "adaptive")
-    exact = True
-
-    def __init__(self, home: DataHome, models: Models) -> None:
-        settings = ModelSettings(threads=models.threads, n_ctx=N_CTX)
-        self._pair = Pair(home, models.target, models.drafter, settings)
-
-    def answer(self, way: str, messages: Sequence[Message], _ids: Sequence[int], sampling: SamplingSettings) -> Answer:
-        return answer_of(self._pair.answer(way, messages, sampling))
-
-    def close(self) -> None:
-        self._pair.close()
+    pair = Pair(home, target, drafter, ModelSettings(threads=threads, n_ctx=N_CTX))
+    return Program((PLAIN, "lookup", "adaptive"), pair.answer, pair.close)
 
 
 # llama.cpp's server: a process for each kind of drafting, asked over HTTP and believed about its times. `ngram-simple`
@@ -112,110 +82,99 @@ COPYING = {  # set for answers as short as a chat's; as they come, for thousands
 START_SECONDS = 300.0
 
 
-class Server:
-    """One running server. Close it."""
-
-    def __init__(self, program: Path, arguments: Sequence[str]) -> None:
-        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the server
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        self._process = subprocess.Popen(
-            [str(program), *arguments, "--host", "127.0.0.1", "--port", str(self.port)],
-            stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT,
-            # as it comes: how long its threads spin is not our choice
-            env={name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"},
-        )  # fmt: skip
+@contextmanager
+def running(program: Path, arguments: Sequence[str]) -> Iterator[int]:
+    """The port of a server that is ready."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    # as it comes: how long its threads spin is not our choice
+    environment = {name: value for name, value in os.environ.items() if name != "GOMP_SPINCOUNT"}
+    command = [str(program), *arguments, "--host", "127.0.0.1", "--port", str(port)]
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
+        )
         try:
-            self._wait()
-        except BaseException:
-            self.close()
-            raise
-
-    def _wait(self) -> None:
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                self._log.seek(0)
-                printed = self._log.read().decode("utf-8", "replace").splitlines()[-1:] or ["nothing printed"]
-                raise ModelError(f"llama-server ended while it loaded: {printed}.")
-            with suppress(OSError), closing(self._connection(5)) as connection:
-                connection.request("GET", "/health")
-                if connection.getresponse().status == 200:
-                    return
-            time.sleep(0.1)
-        raise ModelError(f"llama-server was not ready after {START_SECONDS:.0f} seconds.")
-
-    def _connection(self, patience: float) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=patience)
-
-    def events(self, asked: dict) -> Iterator[dict]:
-        """What it streams back."""
-        try:
-            with closing(self._connection(600)) as connection:
-                connection.request("POST", "/completion", json.dumps(asked), {"Content-Type": "application/json"})
-                response = connection.getresponse()
-                if response.status != 200:
-                    raise ModelError(f"llama-server answered {response.status}: {response.read()[:200]!r}.")
-                for line in response:
-                    if line.startswith(b"data: {"):
-                        yield json.loads(line[6:])
-        except (OSError, ValueError, http.client.HTTPException) as error:
-            raise ModelError(f"llama-server broke off: {error}.") from error
-
-    def close(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._log.close()
+            _wait(process, port, log)
+            yield port
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
-class LlamaServer:
-    """A program whose ways are servers of their own, sharing the mapped weights."""
-
-    exact = False
-
-    def __init__(self, models: Models, program: Path) -> None:
-        if not program.is_file():
-            raise ModelError(f"llama.cpp's server is not at {program}; docs/measurements.md says how to build it.")
-        wanted = {PLAIN: ["--spec-type", "none"]} | COPYING
-        base = ["-m", str(models.target), "-t", str(models.threads), "-c", str(N_CTX), "-np", "1"]
-        with ExitStack() as opening:
-            self._servers = {
-                way: opening.enter_context(closing(Server(program, [*base, *arguments])))
-                for way, arguments in wanted.items()
-            }
-            self._closing = opening.pop_all()
-        self.ways = tuple(wanted)
-
-    def answer(self, way: str, _messages: Sequence[Message], ids: Sequence[int], sampling: SamplingSettings) -> Answer:
-        asked = {
-            "prompt": list(ids), "n_predict": sampling.max_tokens, "stream": True, "return_tokens": True,
-            "timings_per_token": True, "cache_prompt": False, "seed": sampling.seed, "repeat_penalty": 1.0,
-            "temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p,
-            "min_p": sampling.min_p, "samplers": ["top_k", "top_p", "min_p", "temperature"],
-        }  # fmt: skip
-        trace, came = Trace(), 0.0
-        timings: dict[str, Any] = {}
-        for event in self._servers[way].events(asked):
-            if event.get("error"):
-                raise ModelError(f"llama-server says: {str(event['error'])[:200]}.")
-            timings = event.get("timings", {})
-            if event.get("tokens") and not event.get("stop"):
-                before, came = came, timings["predicted_ms"] / 1e3
-                trace.ids += event["tokens"]
-                trace.rounds.append(Round(0, 0, 0, 0, len(event["tokens"]), 0.0, 0.0, came - before, 0.0))
-        said, kept = timings.get("predicted_n", 0), timings.get("draft_n_accepted", 0)
-        per_pass = (said - 1) / (said - 1 - kept) if said - 1 > kept else None
-        return replace(answer_of(before_loop(trace)), per_pass=per_pass)
-
-    def close(self) -> None:
-        self._closing.close()
+def _wait(process: subprocess.Popen, port: int, log: IO[bytes]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            log.seek(0)
+            printed = log.read().decode("utf-8", "replace").splitlines()[-1:] or ["nothing printed"]
+            raise ModelError(f"llama-server ended while it loaded: {printed}.")
+        with suppress(OSError), closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+            connection.request("GET", "/health")
+            if connection.getresponse().status == 200:
+                return
+        time.sleep(0.1)
+    raise ModelError(f"llama-server was not ready after {START_SECONDS:.0f} seconds.")
 
 
-Program = Ours | LlamaServer
+def streamed(port: int, asked: dict) -> Iterator[dict]:
+    """What a server says to that."""
+    try:
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=600)) as connection:
+            connection.request("POST", "/completion", json.dumps(asked), {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            if response.status != 200:
+                raise ModelError(f"llama-server answered {response.status}: {response.read()[:200]!r}.")
+            for line in response:
+                if line.startswith(b"data: {"):
+                    yield json.loads(line[6:])
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise ModelError(f"llama-server broke off: {error}.") from error
+
+
+def llama_server(program: Path, target: Path, threads: int) -> Program:
+    """Its ways are servers of their own, sharing the mapped weights."""
+    if not program.is_file():
+        raise ModelError(f"llama.cpp's server is not at {program}; docs/measurements.md says how to build it.")
+    base = ["-m", str(target), "-t", str(threads), "-c", str(N_CTX), "-np", "1"]
+    wanted = {PLAIN: ["--spec-type", "none"]} | COPYING
+    vocabulary = read_gguf_vocabulary(target)
+    template = ChatTemplate.from_model(read_info(target), vocabulary)
+    with ExitStack() as opening:
+        ports = {way: opening.enter_context(running(program, [*base, *more])) for way, more in wanted.items()}
+        close = opening.pop_all().close
+
+    def answer(way: str, request: AnswerRequest) -> Generator[Event, None, None]:
+        return _answered(
+            ports[way], prompt_ids(template, vocabulary, cast(list[Message], request.prompt)), request.sampling
+        )
+
+    return Program(tuple(wanted), answer, close, exact=False, rounds=False)
+
+
+def _answered(port: int, ids: list[int], sampling: SamplingSettings) -> Generator[Event, None, None]:
+    asked = {
+        "prompt": ids, "n_predict": sampling.max_tokens, "stream": True, "return_tokens": True,
+        "timings_per_token": True, "cache_prompt": False, "seed": sampling.seed, "repeat_penalty": 1.0,
+        "temperature": sampling.temperature, "top_k": sampling.top_k, "top_p": sampling.top_p,
+        "min_p": sampling.min_p, "samplers": ["top_k", "top_p", "min_p", "temperature"],
+    }  # fmt: skip
+    came, timings = 0.0, dict[str, Any]()
+    for event in streamed(port, asked):
+        if event.get("error"):
+            raise ModelError(f"llama-server says: {str(event['error'])[:200]}.")
+        timings = event.get("timings", {})
+        if (said := event.get("tokens")) and not event.get("stop"):
+            before, came = came, timings["predicted_ms"] / 1e3
+            yield from (Token(one, b"", "", "target", 0) for one in said)
+            yield Round(0, 0, 0, 0, len(said), 0.0, 0.0, came - before, 0.0)
+    tokens = timings.get("predicted_n", 0)
+    passes = tokens - timings.get("draft_n_accepted", 0)
+    yield Finished("stop", Statistics(tokens=tokens, target_passes=passes))
 
 
 # The run.
@@ -228,76 +187,85 @@ _LATER = ("target", "tasks", "temperature", "peers", "threads", "server")
 Opening = Callable[[], Program]
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """tokens, decode: counted ones (above) and their seconds. per_pass: tokens a target pass, None where the program
+    does not tell. looped: cut at a loop."""
+
+    tokens: int
+    decode: float
+    per_pass: float | None
+    looped: bool
+
+    @classmethod
+    def of(cls, trace: Trace, rounds: bool = True) -> Answer:
+        counted, whole = Trace(rounds=trace.rounds[1:]), trace.statistics
+        told = (whole.tokens - 1) / (whole.target_passes - 1) if whole.target_passes > 1 else None
+        return cls(counted.tokens, counted.decode, stats.per_pass([counted]) if rounds else told, trace.degenerate)
+
+    @classmethod
+    def kept(cls, one: Mapping[str, Any]) -> Answer:
+        return cls(*(one[name] for name in cls.__slots__))
+
+
 def run(plan: Peers, work: Work) -> Iterator[Report]:
     """All cells so far."""
     if unknown := [peer for peer in plan.peers if peer not in PEERS]:
         raise SettingsError(f"There is no peer {unknown[0]}; known are {', '.join(PEERS)}.")
     target = choose_target(plan.target, work.home)
     drafter = need_drafter(plan.drafter, work.home, target)
-    models = Models(target, drafter, plan.threads or physical_cores())
+    threads = plan.threads or physical_cores()
     server = Path(plan.server) if plan.server else work.home.cache / "peers" / "llama-server"
     known: dict[str, Opening] = {
-        "server": partial(LlamaServer, models, server),
-        "ours": partial(Ours, work.home, models),
+        "server": partial(llama_server, server, target, threads),
+        "ours": partial(ours, work.home, target, drafter, threads),
     }
-    yield from compared(plan, work, models, {NAMES[peer]: known[peer] for peer in plan.peers})
+    yield from compared(plan, work, (target, drafter), {NAMES[peer]: known[peer] for peer in plan.peers})
 
 
-def compared(plan: Peers, work: Work, models: Models, programs: Mapping[str, Opening]) -> Iterator[Report]:
+def compared(plan: Peers, work: Work, models: Sequence[Path], programs: Mapping[str, Opening]) -> Iterator[Report]:
     """programs: how to load each, which happens only if a cell is missing."""
-    prompts, pair = [choose(task, 0, 1, plan.prompts) for task in plan.tasks], (models.target, models.drafter)
-    cells: list[dict[str, Any]] = []
-    for column in runner.columns(plan.temperature):
+    prompts, cells = [choose(task, 0, 1, plan.prompts) for task in plan.tasks], list[dict[str, Any]]()
+    for column in columns(plan.temperature):
         with ExitStack() as loaded:
-            bench = _Bench(plan, work, models, programs, loaded)
+            opened = cache(partial(_opened, work, programs, loaded))
             for part in prompts:
-                depends = runner.decides(plan, _LATER, *pair, peers=list(plan.peers), prompts=part.digest)
-                make = partial(bench.cell, column, part)
-                cells.append(work.cells.get(f"{part.task}-{runner.name_of(column)}", depends, make))
+                depends = decides(plan, _LATER, *models, peers=list(plan.peers), prompts=part.digest)
+                make = partial(_cell, plan, work, opened, column, part)
+                cells.append(work.cells.get(f"{part.task}-{name_of(column)}", depends, make))
                 yield report(cells, plan)
 
 
-class _Bench:
-    """The programs, loaded when the first cell is missing."""
+def _opened(work: Work, programs: Mapping[str, Opening], loaded: ExitStack) -> dict[str, Program]:
+    found: dict[str, Program] = {}
+    for name, opening in programs.items():
+        work.told(f"loading {name}")
+        found[name] = loaded.enter_context(closing(opening()))
+    return found
 
-    def __init__(
-        self, plan: Peers, work: Work, models: Models, programs: Mapping[str, Opening], loaded: ExitStack
-    ) -> None:
-        self._plan, self._told, self._models, self._opening, self._loaded = plan, work.told, models, programs, loaded
 
-    @cached_property
-    def _programs(self) -> dict[str, Program]:
-        self._vocabulary = read_gguf_vocabulary(self._models.target)
-        self._template = ChatTemplate.from_model(read_info(self._models.target), self._vocabulary)
-        found: dict[str, Program] = {}
-        for name, opening in self._opening.items():
-            self._told(f"loading {name}")
-            found[name] = self._loaded.enter_context(closing(opening()))
-        return found
+def _cell(
+    plan: Peers, work: Work, opened: Callable[[], dict[str, Program]], column: Column, part: Prompts
+) -> dict[str, Any]:
+    """answers: {"program|way": one a prompt}; same: {the same: answers that are plain decoding's of the same program};
+    promised: ways that promise it."""
+    programs = opened()
+    ways = [(name, way) for name, program in programs.items() for way in program.ways]
 
-    def cell(self, column: Column, part: Prompts) -> dict[str, Any]:
-        """answers: {"program|way": one a prompt}; same: {the same: answers that are plain decoding's of the same
-        program}; promised: ways that promise it."""
-        ways = [(name, way) for name, program in self._programs.items() for way in program.ways]
-        for name, way in ways:
-            self._ask(name, way, part.train[-1], column, 0, _WARM_UP_TOKENS)
-        self._told(f"{part.task} {runner.label(column)}: {len(part.test)} prompts, {len(ways)} ways")
-        longest = self._plan.max_tokens
-        found = runner.in_turns(ways, part.test, lambda way, number, one: self._ask(*way, one, column, number, longest))
-        drafted = [(name, way) for name, way in ways if way != PLAIN]
-        return {
-            "task": part.task, "column": column,
-            "answers": {"|".join(way): [asdict(replace(one, ids=[])) for one in answers]
-                        for way, answers in found.items()},
-            "same": {"|".join(way): runner.same_ids(found[way[0], PLAIN], found[way]) for way in drafted},
-            "promised": ["|".join(way) for way in drafted if column == 0 or self._programs[way[0]].exact],
-        }  # fmt: skip
+    def answer(by: tuple[str, str], request: AnswerRequest) -> Generator[Event, None, None]:
+        return programs[by[0]].answer(by[1], request)
 
-    def _ask(self, name: str, way: str, prompt: Prompt, column: Column, number: int, longest: int) -> Answer:
-        messages = list(prompt.messages)
-        ids = prompt_ids(self._template, self._vocabulary, messages)
-        sampling = runner.sampling_of(column, seed=self._plan.seed + number, max_tokens=longest)
-        return self._programs[name].answer(way, messages, ids, sampling)
+    answers(answer, ways, part.train[-1:], column, plan.seed, _WARM_UP_TOKENS)
+    work.told(f"{part.task} {label(column)}: {len(part.test)} prompts, {len(ways)} ways")
+    found = answers(answer, ways, part.test, column, plan.seed, plan.max_tokens)
+    drafted = [by for by in ways if by[1] != PLAIN]
+    return {
+        "task": part.task, "column": column,
+        "answers": {"|".join(by): [asdict(Answer.of(one, programs[by[0]].rounds)) for one in said]
+                    for by, said in found.items()},
+        "same": {"|".join(by): same_ids(found[by[0], PLAIN], found[by]) for by in drafted},
+        "promised": ["|".join(by) for by in drafted if column == 0 or programs[by[0]].exact],
+    }  # fmt: skip
 
 
 # Tables over the cells of a run: each way against its own program's plain decoding and against the first program's.
@@ -306,13 +274,17 @@ class _Bench:
 def report(cells: Sequence[dict[str, Any]], plan: Peers) -> Report:
     made = [row for cell in cells for row in rows(cell)]
     over = means(made)
-    return Report({"plan": asdict(plan), "rows": made, "means": over}, [_means(over), _rows(made)])
+    reference = made[0]["reference"] if made else "none"
+    return Report({"plan": asdict(plan), "rows": made, "means": over}, [
+        Table.of("Geometric means over the tasks", over, MEANS),
+        Table.of(f"By task; the reference is plain decoding of {reference}", made, ROWS),
+    ])  # fmt: skip
 
 
 def rows(cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """speedup: median over prompts of plain decoding's time a token over the way's, quartiles behind it; pooled: of
     summed times; against: the median against the reference's plain decoding, the first program's."""
-    answers = {key: [Answer(**one) for one in found] for key, found in cell["answers"].items()}
+    answers = {key: [*map(Answer.kept, found)] for key, found in cell["answers"].items()}
     reference = next(iter(answers)).split("|")[0]
     for key, found in answers.items():
         name, way = key.split("|")
@@ -324,7 +296,7 @@ def rows(cell: dict[str, Any]) -> Iterator[dict[str, Any]]:
         ratios, passes = stats.each(before, behind), [a.per_pass for a in behind if a.per_pass is not None]
         yield {
             "task": cell["task"], "sampling": cell["column"], "program": name, "way": way,
-            "tokens_per_second": sum(a.tokens for a in behind) / sum(a.decode for a in behind),
+            "tokens_per_second": stats.per_second(behind),
             "speedup": stats.median(ratios).mean, "quartiles": stats.quartiles(ratios),
             "pooled": stats.speedup(before, behind), "reference": reference,
             "against": stats.median(stats.each(answers[f"{reference}|{PLAIN}"], found)).mean,
@@ -349,25 +321,23 @@ def means(made: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _means(found: Sequence[dict[str, Any]]) -> Table:
-    return Table(
-        "Geometric means over the tasks",
-        ["program", "sampling", "against its own plain", "against the reference"],
-        [
-            [f"{m['program']}, {m['way']}", runner.label(m["sampling"]), m["speedup"], m["against_reference"]]
-            for m in found
-        ],
-    )
-
-
-def _rows(made: Sequence[dict[str, Any]]) -> Table:
-    return Table(
-        f"By task; the reference is plain decoding of {made[0]['reference'] if made else 'none'}",
-        ["program", "sampling", "task", "tokens/s", "against its own plain [quartiles]", "pooled [95%]",
-         "against the reference", "tokens/pass", "answers (long, looped)", "same text"],
-        [[f"{r['program']}, {r['way']}", runner.label(r["sampling"]), r["task"], r["tokens_per_second"],
-          stats.Value(r["speedup"], *r["quartiles"]), r["pooled"], r["against"], r["tokens_per_pass"],
-          f"{r['answers']} ({r['long']}, {r['looped']}{'' if r['long'] >= ENOUGH else ', too few'})",
-          None if r["same_text"] is None else f"{r['same_text']}{'' if r['promised'] else ' (not promised)'}"]
-         for r in made],
-    )  # fmt: skip
+_WHO: Columns = {
+    "program": lambda row: f"{row['program']}, {row['way']}",
+    "sampling": lambda row: label(row["sampling"]),
+}
+MEANS: Columns = {**_WHO, "against its own plain": "speedup", "against the reference": "against_reference"}
+ROWS: Columns = {
+    **_WHO,
+    "task": "task",
+    "tokens/s": "tokens_per_second",
+    "against its own plain [quartiles]": lambda row: stats.Value(row["speedup"], *row["quartiles"]),
+    "pooled [95%]": "pooled",
+    "against the reference": "against",
+    "tokens/pass": "tokens_per_pass",
+    "answers (long, looped)": lambda row: (
+        f"{row['answers']} ({row['long']}, {row['looped']}{'' if row['long'] >= ENOUGH else ', too few'})"
+    ),
+    "same text": lambda row: (
+        None if row["same_text"] is None else f"{row['same_text']}{'' if row['promised'] else ' (not promised)'}"
+    ),
+}

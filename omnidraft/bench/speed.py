@@ -1,8 +1,7 @@
 """`bench speed`: methods against plain decoding, in turns, prompt by prompt in one run.
 
-Every method answers the same distinct prompts with the same seeds on the same loaded models, from empty KV caches, and
-keeps its own memory of costs, acceptance and earlier texts. Speed is compared within the run only. A cell is one target
-with one kind of sampling.
+Every method answers the same distinct prompts with the same seeds on the same loaded models. Speed is compared within
+the run only. A cell is one target with one kind of sampling.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from statistics import geometric_mean
 from typing import Any
 
 from omnidraft.app.catalog import choose_target, need_drafter
-from omnidraft.bench import runner
-from omnidraft.bench.pairs import PLAIN, Pair, digest_of, draft_settings, task_name
-from omnidraft.bench.runner import Column, Report, Speed, Table, Work
+from omnidraft.bench.plans import Speed, Work, decides
 from omnidraft.lab import statistics as stats
-from omnidraft.lab.prompts import Prompt, load_prompts
+from omnidraft.lab.experiment import PLAIN, Column, Pair, answers, columns, draft_settings, label, name_of, same_ids
+from omnidraft.lab.prompts import Prompt, digest_of, load_prompts
+from omnidraft.lab.results import Columns, Report, Table
 from omnidraft.lab.statistics import Trace
 from omnidraft.settings.config import ModelSettings
 
@@ -34,7 +33,7 @@ def run(plan: Speed, work: Work) -> Iterator[Report]:
     for cell in results(plan, work):
         rows += cell["rows"]
         costs.append(cell["costs"])
-        table = Table("Speed over plain decoding of the same prompts [95%]", HEAD, [*map(cells, rows)])
+        table = Table.of("Speed over plain decoding of the same prompts [95%]", rows, COLUMNS)
         yield Report(rows, [table], [*costs, *summary(rows)])
 
 
@@ -44,12 +43,12 @@ def results(plan: Speed, work: Work) -> Iterator[dict[str, Any]]:
     for way in ways:
         draft_settings(way)
     prompts = {task: load_prompts(task, split="test", limit=plan.prompts) for task in plan.tasks}
-    for name, column in product(plan.target or (None,), runner.columns(plan.temperature)):
+    for name, column in product(plan.target or (None,), columns(plan.temperature)):
         target = choose_target(name, work.home)
         drafter = need_drafter(plan.drafter, work.home, target)
-        depends = runner.decides(plan, _LATER, target, drafter, prompts={t: digest_of(p) for t, p in prompts.items()})
+        depends = decides(plan, _LATER, target, drafter, prompts={t: digest_of(p) for t, p in prompts.items()})
         make = partial(_cell, plan, work, ways, (target, drafter), column, prompts)
-        yield work.cells.get(f"{target.stem}-{runner.name_of(column)}", depends, make)
+        yield work.cells.get(f"{target.stem}-{name_of(column)}", depends, make)
 
 
 def _cell(
@@ -57,23 +56,22 @@ def _cell(
     prompts: dict[str, list[Prompt]],
 ) -> dict[str, Any]:  # fmt: skip
     """Every prompt once with every way."""
-    target = models[0].stem
+    target, found = models[0].stem, {}
     settings = ModelSettings(threads=plan.threads, workers=plan.workers, split=plan.split)
-    sampling = lambda number: runner.sampling_of(column, seed=plan.seed + number, max_tokens=plan.max_tokens)  # noqa: E731
-    found: dict[str, dict[str, list[Trace]]] = {}  # by task and way
     with Pair(work.home, *models, settings) as pair:
-        ask = lambda way, number, prompt: pair.answer(way, prompt.messages, sampling(number))  # noqa: E731
-        runner.in_turns(ways, [load_prompts(task, split="train", limit=1)[0] for task in plan.tasks[:WARM_UP]], ask)
+        ask = partial(answers, pair.answer, ways)
+        warm_up = [load_prompts(task, split="train", limit=1)[0] for task in plan.tasks[:WARM_UP]]
+        ask(warm_up, column, plan.seed, plan.max_tokens)
         for task, asked in prompts.items():
-            work.told(f"{target} {runner.label(column)}: {task}")
-            found[task] = runner.in_turns(ways, asked, ask)
+            work.told(f"{target} {label(column)}: {task}")
+            found[task] = ask(asked, column, plan.seed, plan.max_tokens)
         cost = pair.cost
     passes = "  ".join(f"C({n}) {cost.alone(n) / cost.alone(1):.2f}" for n in (2, 3, 4, 5, 8))
     about = f"{target}: C(1) {1e3 * cost.alone(1):.2f} ms, {passes}, D {1e3 * cost.step:.2f} ms"
     names = {"target": target, "temperature": column}
     return {"costs": about, "rows": [
-        {**names, "task": task_name(task), "method": way, **measured(traces[PLAIN], traces[way])}
-        for task, traces in found.items() for way in ways
+        {**names, "task": Path(task).stem, "method": way, **measured(by_way[PLAIN], by_way[way])}
+        for task, by_way in found.items() for way in ways
     ]}  # fmt: skip
 
 
@@ -81,36 +79,34 @@ def measured(plain: Sequence[Trace], found: Sequence[Trace]) -> dict[str, Any]:
     """A method's figures on some prompts. speedup, end_to_end_speedup: of summed times per token against plain, the
     latter with the reading of the prompt; acceptance_rate: None where nothing was proposed; long: answers of at least
     32 tokens; degenerate: answers that were cut where they begin to loop; same: those that are plain decoding's."""
-    rounds = [done for trace in found for done in trace.rounds]
-    tokens, proposed = sum(r.emitted for r in rounds), sum(r.proposed for r in rounds)
     speedup = stats.speedup(plain, found)
-    whole = stats.ratio(*([(t.prefill + t.decode, t.tokens) for t in traces] for traces in (plain, found)))
+    whole = stats.ratio(*([(t.statistics.prefill + t.decode, t.tokens) for t in one] for one in (plain, found)))
     return {
-        "tokens": tokens,
-        "acceptance_rate": sum(r.accepted for r in rounds) / proposed if proposed else None,
-        "tokens_per_pass": tokens / len(rounds),
-        "tokens_per_second": tokens / sum(trace.decode for trace in found),
+        "tokens": sum(t.tokens for t in found),
+        "acceptance_rate": stats.acceptance(found),
+        "tokens_per_pass": stats.per_pass(found),
+        "tokens_per_second": stats.per_second(found),
         "speedup": speedup.mean, "speedup_ci": (speedup.low, speedup.high),
         "speedup_median": stats.median(stats.each(plain, found)).mean,
         "end_to_end_speedup": whole.mean, "end_to_end_ci": (whole.low, whole.high),
-        "answers": len(found), "same": runner.same_ids(plain, found),
+        "answers": len(found), "same": same_ids(plain, found),
         "long": sum(t.tokens >= 32 for t in found),
         "degenerate": sum(t.degenerate for t in found),
     }  # fmt: skip
 
 
-HEAD = ("target", "sampling", "task", "method", "accepted", "tokens/pass", "tokens/s", "speedup",
-        "end to end", "answers (long, looped)")  # fmt: skip
-
-
-def cells(row: dict[str, Any]) -> list[Any]:
-    """A row of `measured` below HEAD."""
-    return [
-        row["target"], runner.label(row["temperature"]), row["task"], row["method"], row["acceptance_rate"],
-        row["tokens_per_pass"], row["tokens_per_second"], stats.Value(row["speedup"], *row["speedup_ci"]),
-        stats.Value(row["end_to_end_speedup"], *row["end_to_end_ci"]),
-        f"{row['answers']} ({row['long']}, {row['degenerate']})",
-    ]  # fmt: skip
+COLUMNS: Columns = {
+    "target": "target",
+    "sampling": lambda row: label(row["temperature"]),
+    "task": "task",
+    "method": "method",
+    "accepted": "acceptance_rate",
+    "tokens/pass": "tokens_per_pass",
+    "tokens/s": "tokens_per_second",
+    "speedup": lambda row: stats.Value(row["speedup"], *row["speedup_ci"]),
+    "end to end": lambda row: stats.Value(row["end_to_end_speedup"], *row["end_to_end_ci"]),
+    "answers (long, looped)": lambda row: f"{row['answers']} ({row['long']}, {row['degenerate']})",
+}
 
 
 def summary(rows: Sequence[dict]) -> Iterator[str]:

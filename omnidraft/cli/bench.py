@@ -1,6 +1,6 @@
 """`bench`: what the project claims about itself, measured on this machine.
 
-Every benchmark has a plan, whose fields are its arguments (bench/runner.py), and a module that runs it. Reports are
+Every benchmark has a plan, whose fields are its arguments (bench/plans.py), and a module that runs it. Reports are
 printed and written here, whenever a cell is finished.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import sys
 import tempfile
 from contextlib import suppress
@@ -17,54 +18,50 @@ from pathlib import Path
 from typing import Any
 
 from omnidraft.backends.llama.kernels import library
-from omnidraft.bench import runner
-from omnidraft.bench.runner import Cells, Work, as_text, json_lines, write
-from omnidraft.cli import drift
+from omnidraft.bench import plans
+from omnidraft.bench.plans import Work
 from omnidraft.cli.interrupt import terminated
 from omnidraft.cli.report import add_action
 from omnidraft.errors import StorageError
+from omnidraft.lab.results import Cells, as_text, json_lines, plain, write
 from omnidraft.settings.fields import Rule
 from omnidraft.storage.paths import find_data_home
 
-BENCHMARKS: dict[str, type[runner.Plan]] = {
-    "speed": runner.Speed,
-    "passes": runner.Passes,
-    "learn": runner.Learn,
-    "peers": runner.Peers,
+BENCHMARKS: dict[str, type[plans.Plan]] = {
+    "speed": plans.Speed,
+    "passes": plans.Passes,
+    "learn": plans.Learn,
+    "peers": plans.Peers,
+    "drift": plans.Drift,
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
     for name, plan in BENCHMARKS.items():
-        sub = _kind(kinds, name, plan.__doc__ or "")
+        sub = add_action(kinds, name, plan.__doc__ or "")
+        sub.add_argument("--json", action="store_true", help="print JSON, an object a line")
         for field in fields(plan):
             _add_field(sub, field.name, field.metadata["rule"], field.default)
         sub.add_argument("--out", type=Path, metavar="FILE",
                          help="write the numbers here; what FILE.cells holds is not run again")  # fmt: skip
-        sub.set_defaults(bench=_run)
-    sub = _kind(kinds, "drift", "acceptance and speed while tasks or targets change")
-    drift.add_arguments(sub)
-    sub.set_defaults(bench=drift.run)
 
 
 def run(args: argparse.Namespace) -> int:
     library.wait_for(library.build_soon())
     with terminated():  # the processes that a measurement started are ended, too
-        return args.bench(args)
-
-
-def _kind(kinds: Any, name: str, help: str) -> argparse.ArgumentParser:
-    sub = add_action(kinds, name, help)
-    sub.add_argument("--json", action="store_true", help="print JSON, an object a line")
-    return sub
+        return _run(args)
 
 
 def _add_field(sub: argparse.ArgumentParser, name: str, rule: Rule, default: Any) -> None:
+    flag = f"--{name.replace('_', '-')}"
+    if rule.kind == "switch":
+        sub.add_argument(flag, action="store_true", help=rule.help)
+        return
     shown = ",".join(default) if rule.kind == "texts" else default
     help = rule.help if shown in (None, "") else f"{rule.help} (default: {shown})"
     kind, several = _whole if rule.kind == "integer" else str, "+" if rule.kind == "texts" else None
-    sub.add_argument(f"--{name.replace('_', '-')}", type=kind, nargs=several, default=default, help=help)
+    sub.add_argument(flag, type=kind, nargs=several, default=default, help=help)
 
 
 def _whole(text: str) -> int | str:
@@ -74,7 +71,7 @@ def _whole(text: str) -> int | str:
     return text
 
 
-def plan_of(args: argparse.Namespace) -> runner.Plan:
+def plan_of(args: argparse.Namespace) -> plans.Plan:
     """The plan that the arguments say; SettingsError for what it does not accept."""
     plan = BENCHMARKS[args.kind]
     values = {field.name: getattr(args, field.name) for field in fields(plan)}
@@ -92,10 +89,11 @@ def _run(args: argparse.Namespace) -> int:
         raise StorageError(f"There is no folder {args.out.parent} to write {args.out.name} to.")
     module = importlib.import_module(f"omnidraft.bench.{args.kind}")  # some bring torch
     told, report = partial(print, file=sys.stderr, flush=True), None
+    found = lambda value, words: print(json.dumps(plain(value)) if args.json else words, flush=True)  # noqa: E731
     with tempfile.TemporaryDirectory(prefix="omnidraft-") as passing:
         cells = Cells(args.out.with_suffix(".cells") if args.out else Path(passing))
         try:
-            for report in module.run(plan, Work(home, cells, told)):
+            for report in module.run(plan, Work(home, cells, told, found)):
                 if args.out:
                     write(report, args.out)
         finally:

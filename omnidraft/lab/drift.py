@@ -14,30 +14,23 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from omnidraft.backends.llama.model import LlamaDrafter
-from omnidraft.backends.opening import open_target
 from omnidraft.decoding.events import Event as AnswerEvent
-from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
-from omnidraft.engine import Engine
 from omnidraft.errors import ModelError, OmniDraftError, SettingsError
+from omnidraft.lab.experiment import FIXED, Began, Interrupted, Pair, Said, Turn, experiment, material
 from omnidraft.lab.prompts import TASKS, Prompt, in_turn, load_prompts
-from omnidraft.lab.statistics import record
-from omnidraft.learning.material.record import CAPTURE, Answered, Pairing, record_of
+from omnidraft.learning.material.record import CAPTURE
 from omnidraft.learning.material.replay import table_file
-from omnidraft.prompting.templates import ChatTemplate
-from omnidraft.settings.config import CacheSettings, DraftSettings, LearningSettings, ModelSettings, SamplingSettings
+from omnidraft.settings.config import LearningSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
-from omnidraft.storage.trial import TRIALS
 from omnidraft.storage.vault import take_keys
-from omnidraft.vocab import NgramCache, PairMap, Translator
 
 if TYPE_CHECKING:
     from omnidraft.learning.training.stream import StreamLearner
@@ -67,7 +60,7 @@ class Segment:
     @property
     def task(self) -> str:
         """What to call the prompts in tables."""
-        return self.prompts if self.prompts in (*TASKS, MIXED) else Path(self.prompts).stem
+        return Path(self.prompts).stem
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +143,6 @@ def _source(name: str) -> list[Prompt]:
 
 
 LEARNING = LearningSettings(interval=8)  # answers of an update: a run is short
-DRAFTING = DraftSettings(mode="fixed", length=4)  # what is accepted of drafts of one length can be compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,148 +208,97 @@ class Loading:
     target: str
 
 
-# The models of a run: one target at a time beside the drafter, and the run's own n-gram cache. Each vocabulary pair has
-# its table in the run's cache file, so a target that comes back finds what it left behind, and targets of one family
-# share theirs. Nothing of a profile's is read or changed.
-
-
-class LoadedTarget:
-    """A target with the drafter and the cache of their pair. Close it before the next one is loaded.
-
-    pairing: what answers are learned with; adapter: what is drafted with, None for the bare drafter.
-    """
-
-    pairing: Pairing | None = None
-    adapter: Path | None = None
-
-    def __init__(self, target: Path, drafter: LlamaDrafter, threads: int, ngrams: Path, maps: Path) -> None:
-        self._drafter = drafter
-        with ExitStack() as opening:
-            model = open_target(target, ModelSettings(threads=threads))
-            opening.callback(model.close)
-            self.pair = PairMap.build(drafter.vocabulary, model.vocabulary, maps)
-            self.cache = NgramCache.open(ngrams, self.pair, CacheSettings())
-            opening.callback(self.cache.close)
-            self.engine = Engine(model, ChatTemplate.from_model(model.info, model.vocabulary))
-            drafter.rewind(0)
-            drafter.set_adapter(None)
-            self.template = ChatTemplate.from_model(drafter.info, drafter.vocabulary)
-            self.engine.pair_drafter(drafter, self.template, Translator(self.pair, self.cache))
-            self._closing = opening.pop_all()
-
-    def serve(self, adapter: Path | None) -> None:
-        if adapter != self.adapter:
-            self._drafter.set_adapter(str(adapter) if adapter else None)
-            self.adapter = adapter
-
-    def close(self) -> None:
-        self._closing.close()
-
-
 class DriftRun:
-    """`folder` is the run's own: its n-gram cache, and what it learns. Iterate `events` once, in one thread; `stop` may
+    """`folder` is the run's own: its n-gram cache, and what it learns; nothing of a profile's is read or changed. One
+    target at a time is loaded, and each pair of vocabularies has its table in the run's cache: a target that comes back
+    finds what it left behind, and targets of one family share theirs. Iterate `events` once, in one thread; `stop` may
     be called from any."""
 
     def __init__(self, home: DataHome, folder: Path, plan: Plan) -> None:
         self.plan, self._home, self._folder = plan, home, folder
         self._prompts = choose_prompts(plan.schedule)
+        self._segments = [n for n, one in enumerate(plan.schedule.segments) for _ in range(one.count)]  # each prompt's
         self._stop = threading.Event()
-        self._loaded: LoadedTarget | None = None
+        self._pair: Pair | None = None
         self._learner: StreamLearner | None = None
 
     def stop(self) -> None:
         """End at once. The interrupted prompt does not count."""
         self._stop.set()
-        if (loaded := self._loaded) is not None:
-            loaded.engine.cancel()
+        if (pair := self._pair) is not None:
+            pair.engine.cancel()
 
     def events(self) -> Iterator[Loading | Point]:
         """Answer the prompts until the run is over, or stopped. Closing the generator stops it."""
-        plan, segments = self.plan, self.plan.schedule.segments
-        places = [(number, one, place) for number, one in enumerate(segments) for place in range(one.count)]
-        drafter = LlamaDrafter.open(Path(plan.drafter), ModelSettings(threads=plan.threads))
-        with closing(drafter), ExitStack() as models:
-            for index, ((number, segment, place), prompt) in enumerate(zip(places, self._prompts, strict=True)):
-                if place == 0 and (number == 0 or segment.target != segments[number - 1].target):
-                    yield Loading(segment.target)
-                    models.close()
-                    self._loaded = models.enter_context(closing(self._load(segment, drafter)))
-                assert self._loaded is not None
-                point = self._point(self._loaded, index, number, segment, prompt, switch=number > 0 and place == 0)
-                if point is None:
+        before, said = None, list[AnswerEvent]()
+        with ExitStack() as models:
+            for event in experiment((FIXED,), self._prompts, self._ask, self._stop.is_set):
+                if isinstance(event, Interrupted):
                     return
-                yield point
+                if isinstance(event, Began) and (target := self._segment(event.number).target) != before:
+                    yield Loading(target)
+                    models.close()
+                    self._pair = models.enter_context(self._loaded(target))
+                    self._learn_for(self._pair)
+                    before = target
+                elif isinstance(event, Said):
+                    said.append(event.event)
+                elif isinstance(event, Turn):
+                    yield self._point(event, said)
+                    said.clear()
 
-    def _load(self, segment: Segment, drafter: LlamaDrafter) -> LoadedTarget:
-        """The segment's target. Where the run learns, with what its vocabulary has learned; a new one starts warm from
-        the last."""
-        plan = self.plan
-        target, ngrams = Path(plan.targets[segment.target]), self._folder / "ngrams.sqlite"
-        loaded = LoadedTarget(target, drafter, plan.threads, ngrams, self._home.cache)
-        if plan.learning:
-            from omnidraft.learning.training.stream import StreamLearner  # brings torch
+    def _segment(self, index: int) -> Segment:
+        return self.plan.schedule.segments[self._segments[index]]
 
-            self._learner = self._learner or StreamLearner(
-                self._folder, Path(plan.drafter), LEARNING, threads=plan.threads
-            )
-            name, table = loaded.engine.target.model.name, table_file(self._folder, loaded.pair)
-            choice = self._learner.switched(loaded.pair.target.fingerprint, name, table)
-            loaded.pairing = Pairing(loaded.pair, loaded.template, name, choice)
-            loaded.serve(choice.adapter)
-        return loaded
+    def _loaded(self, target: str) -> Pair:
+        plan, model = self.plan, ModelSettings(threads=self.plan.threads)
+        return Pair(self._home, Path(plan.targets[target]), Path(plan.drafter), model, self._folder / "ngrams.sqlite")
 
-    def _learn(self, loaded: LoadedTarget, prompt: Prompt, events: Sequence[AnswerEvent]) -> None:
-        """Hand an answer to the learner, and draft with what comes of it."""
-        if self._learner is None or loaded.pairing is None:
+    def _learn_for(self, pair: Pair) -> None:
+        """Where the run learns, draft with what this target's vocabulary has learned; a new one starts warm from the
+        last."""
+        if not self.plan.learning:
             return
-        *_, finished = events
-        assert isinstance(finished, Finished)  # as every answer ends
-        request = AnswerRequest(prompt.messages, SamplingSettings(temperature=0.0), source=prompt.id)
-        tokens = [event for event in events if isinstance(event, Token)]
-        if (made := record_of(Answered(request, tokens, finished), loaded.pairing)) is not None:
-            self._learner.add(made)
-        loaded.serve(self._learner.choice.adapter)
+        from omnidraft.learning.training.stream import StreamLearner  # brings torch
 
-    def _point(
-        self, loaded: LoadedTarget, index: int, number: int, segment: Segment, prompt: Prompt, switch: bool
-    ) -> Point | None:
-        """Answer a prompt; None if the run was stopped meanwhile."""
-        began, served = perf_counter(), loaded.adapter
-        events = self._answer(loaded, prompt)
-        if self._stop.is_set():
-            return None
-        loaded.cache.commit()
-        cached = loaded.cache.stats()
-        self._learn(loaded, prompt, events)
-        trace = record(events)
+        threads = self.plan.threads
+        self._learner = self._learner or StreamLearner(self._folder, Path(self.plan.drafter), LEARNING, threads=threads)
+        table = table_file(self._folder, pair.pair)
+        pair.serve(self._learner.switched(pair.pair.target.fingerprint, pair.pairing.target, table).adapter)
+
+    def _ask(self, way: str, _number: int, prompt: Prompt) -> Generator[AnswerEvent, None, None]:
+        assert self._pair is not None
+        try:
+            yield from self._pair.answer(way, self._request(prompt))
+        except ModelError as error:
+            raise ModelError(f"The prompt {prompt.id} cannot be answered. {error}") from error
+
+    def _request(self, prompt: Prompt) -> AnswerRequest:
+        sampling = SamplingSettings.unfiltered(temperature=0.0, max_tokens=self.plan.max_tokens)
+        return AnswerRequest(prompt.messages, sampling, source=prompt.id, capture=CAPTURE if self.plan.learning else 0)
+
+    def _point(self, turn: Turn[str], said: Sequence[AnswerEvent]) -> Point:
+        """What an answer came to, and what is learned from it."""
+        assert self._pair is not None
+        pair, index, segment = self._pair, turn.number, self._segment(turn.number)
+        began, served, cached = perf_counter(), pair.adapter, pair.cache.stats()
+        if self._learner is not None:
+            if (made := material(self._request(turn.prompt), said, pair.pairing)) is not None:
+                self._learner.add(made)
+            pair.serve(self._learner.choice.adapter)
+        trace = turn.traces[FIXED]
         return Point(
-            index, number, segment.target, prompt.task or segment.task, prompt.id,
+            index, self._segments[index], segment.target, turn.prompt.task or segment.task, turn.prompt.id,
             proposed=trace.proposed,
             accepted=trace.accepted,
             tokens=trace.tokens,
-            passes=len(trace.rounds),
+            passes=trace.passes,
             decode=trace.decode,
             cache_learned=cached["entries"] - cached["seeded"],
-            switch=switch,
+            switch=index > 0 and self._segments[index] != self._segments[index - 1],
             adapter="/".join(served.parts[-3:-1]) if served else None,
-            seconds=perf_counter() - began,
+            seconds=turn.took[FIXED] + perf_counter() - began,
         )  # fmt: skip
-
-    def _answer(self, loaded: LoadedTarget, prompt: Prompt) -> list[AnswerEvent]:
-        """All events of one answer from cold caches; cut short if the run is stopped."""
-        engine = loaded.engine
-        engine.forget()
-        sampling = SamplingSettings.unfiltered(temperature=0.0, max_tokens=self.plan.max_tokens)
-        request = AnswerRequest(prompt.messages, sampling, DRAFTING, capture=CAPTURE if self.plan.learning else 0)
-        events = []
-        try:
-            for event in engine.answer(request):
-                events.append(event)
-                if self._stop.is_set():  # it may have come before the engine had begun
-                    engine.cancel()
-        except ModelError as error:
-            raise ModelError(f"The prompt {prompt.id} cannot be answered. {error}") from error
-        return events
 
 
 def main(home: Path, folder: Path) -> int:
@@ -367,7 +308,6 @@ def main(home: Path, folder: Path) -> int:
     try:
         asked = sys.stdin.readline()
         take_keys(asked)
-        TRIALS.keep_in(DataHome(home).cache)
         run = DriftRun(DataHome(home), folder, Plan.from_json(asked))
         threading.Thread(target=_listen, args=(run,), daemon=True).start()
         for event in run.events():

@@ -12,9 +12,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from itertools import accumulate, groupby
+from operator import attrgetter
 
 from omnidraft.errors import SettingsError
 from omnidraft.format import share
+from omnidraft.lab import statistics as stats
 from omnidraft.lab.drift import Plan, Point, Schedule
 from omnidraft.plot import Frame, Mark, Plot, Series, ceiling
 from omnidraft.processes import system
@@ -169,47 +172,31 @@ class SegmentRow:
 
 def segment_rows(schedule: Schedule, points: Sequence[Point]) -> list[SegmentRow]:
     """A row for every segment that was begun."""
-    segments = enumerate(schedule.segments)
-    return [_row(points, number, one.task) for number, one in segments if any(p.segment == number for p in points)]
+    return [_row(schedule.segments[part[0].segment].task, part, points[: part[0].index]) for part in _parts(points)]
 
 
-def moving_average(points: Sequence[Point], of: Pooled) -> list[float | None]:
-    """What `of` says of the last WINDOW prompts at each point; windows never reach across a switch."""
-    found, begin = [], 0
-    for i, point in enumerate(points):
-        if point.switch:
-            begin = i
-        found.append(of(points[max(begin, i + 1 - WINDOW) : i + 1]))
-    return found
+def _parts(points: Sequence[Point]) -> list[list[Point]]:
+    """Segment by segment."""
+    return [list(part) for _, part in groupby(points, attrgetter("segment"))]
 
 
-def pooled_acceptance(points: Sequence[Point]) -> float | None:
-    """accepted / proposed over all of them: long answers count more than short ones."""
-    proposed = sum(p.proposed for p in points)
-    return sum(p.accepted for p in points) / proposed if proposed else None
+def _averages(part: Sequence[Point], of: Pooled) -> list[float | None]:
+    """What `of` says of the last WINDOW prompts of a segment at each of its points."""
+    return [of(part[max(0, end - WINDOW) : end]) for end in range(1, len(part) + 1)]
 
 
-def pooled_passes(points: Sequence[Point]) -> float | None:
-    """Tokens per target pass over all of them."""
-    passes = sum(p.passes for p in points)
-    return sum(p.tokens for p in points) / passes if passes else None
-
-
-def _row(run: Sequence[Point], number: int, task: str) -> SegmentRow:
-    points = [p for p in run if p.segment == number]
-    before = pooled_acceptance([p for p in run if p.segment < number][-WINDOW:])
-    timed = [p for p in points if not p.interrupted]
-    decode = sum(p.decode for p in timed)
+def _row(task: str, part: Sequence[Point], earlier: Sequence[Point]) -> SegmentRow:
+    before = stats.acceptance(earlier[-WINDOW:])
     return SegmentRow(
-        number, points[0].target, task, len(points),
-        acceptance=pooled_acceptance(points),
+        part[0].segment, part[0].target, task, len(part),
+        acceptance=stats.acceptance(part),
         before=before,
-        first=pooled_acceptance(points[:WINDOW]),
-        last=pooled_acceptance(points[-WINDOW:]),
-        recovery=_recovery(moving_average(points, pooled_acceptance), before),
-        tokens_per_pass=pooled_passes(points),
-        tokens_per_second=sum(p.tokens for p in timed) / decode if decode else None,
-        cache_learned=points[-1].cache_learned,
+        first=stats.acceptance(part[:WINDOW]),
+        last=stats.acceptance(part[-WINDOW:]),
+        recovery=_recovery(_averages(part, stats.acceptance), before),
+        tokens_per_pass=stats.per_pass(part),
+        tokens_per_second=stats.per_second([p for p in part if not p.interrupted]),
+        cache_learned=part[-1].cache_learned,
     )  # fmt: skip
 
 
@@ -217,11 +204,9 @@ def _recovery(averages: Sequence[float | None], before: float | None) -> int | N
     """Counted once the window is full (or the segment over): a single good prompt is no recovery."""
     if before is None:
         return None
-    full = min(WINDOW, len(averages))
-    for number, value in enumerate(averages, 1):
-        if number >= full and value is not None and value >= RECOVERED * before:
-            return number
-    return None
+    full, wanted = min(WINDOW, len(averages)), RECOVERED * before
+    back = (number for number, mean in enumerate(averages, 1) if number >= full and mean is not None and mean >= wanted)
+    return next(back, None)
 
 
 # Plots, with a mark at every switch.
@@ -230,8 +215,8 @@ def _recovery(averages: Sequence[float | None], before: float | None) -> int | N
 def plots(schedule: Schedule, points: Sequence[Point]) -> list[Plot]:
     """Acceptance, and below it tokens per pass."""
     drawn = (
-        _plot("Acceptance per prompt: accepted of what was proposed", pooled_acceptance, share, schedule, points),
-        _plot("Tokens per pass of the model, per prompt", pooled_passes, "{:.1f}".format, schedule, points),
+        _plot("Acceptance per prompt: accepted of what was proposed", stats.acceptance, share, schedule, points),
+        _plot("Tokens per pass of the model, per prompt", stats.per_pass, "{:.1f}".format, schedule, points),
     )
     return [plot for plot in drawn if plot is not None]
 
@@ -243,11 +228,13 @@ def _plot(
     dots = [(float(p.index), v) for p in points if (v := pooled([p])) is not None]
     if not dots:
         return None
-    total, lines = schedule.total, _lines(points, pooled)
-    highest = max(v for part in ([dots], lines) for one in part for _, v in one)
-    frame = Frame((-0.5, total - 0.5), (0.0, ceiling(highest)), word)
+    pairs = [zip(part, _averages(part, pooled), strict=True) for part in _parts(points)]
+    lines = [[(float(point.index), mean) for point, mean in part if mean is not None] for part in pairs]
+    total, lines = schedule.total, [line for line in lines if len(line) > 1]
+    frame = Frame((-0.5, total - 0.5), (0.0, ceiling(max(y for line in (dots, *lines) for _, y in line))), word)
     series = [Series(dots, "dots", name="one prompt")]
-    series += [Series(part, name=f"mean of the last {WINDOW}" if not i else "") for i, part in enumerate(lines)]
+    name = f"mean of the last prompts, at most {WINDOW}"
+    series += [Series(line, name="" if i else name) for i, line in enumerate(lines)]
     step = max(1, total // 8)
     ticks = [(float(i), str(i + 1)) for i in range(step - 1, total, step)] if total > 1 else []
     return Plot(title, frame, series, _marks(schedule), ticks, f"{title}; the table below has the numbers")
@@ -255,19 +242,8 @@ def _plot(
 
 def _marks(schedule: Schedule) -> list[Mark]:
     """A dashed line at every switch, and above every segment its target and task."""
-    marks, begin = [], 0
-    for number, segment in enumerate(schedule.segments):
-        marks.append(Mark(begin - 0.5, f"{segment.target}, {segment.task}", line=number > 0))
-        begin += segment.count
-    return marks
-
-
-def _lines(points: Sequence[Point], pooled: Pooled) -> list[list[tuple[int, float]]]:
-    """The moving average as lines that do not reach across a switch."""
-    parts: list[list[tuple[int, float]]] = [[]]
-    for point, value in zip(points, moving_average(points, pooled), strict=True):
-        if point.switch:
-            parts.append([])
-        if value is not None:
-            parts[-1].append((point.index, value))
-    return [part for part in parts if len(part) > 1]
+    begins = accumulate((segment.count for segment in schedule.segments), initial=0)
+    return [
+        Mark(begin - 0.5, f"{segment.target}, {segment.task}", line=begin > 0)
+        for begin, segment in zip(begins, schedule.segments, strict=False)
+    ]

@@ -6,6 +6,8 @@ Knows nothing of models or templates.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -13,11 +15,15 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
-from omnidraft.errors import StorageError
+import numpy as np
+
+from omnidraft.errors import SettingsError, StorageError
 from omnidraft.storage.files import read, read_json
 
 Split = Literal["train", "test"]
 TASKS = ("math", "code", "dialogue", "qa")
+EDIT = "edit"  # "write this text again"
+ALL = "all"  # the bundled tasks in turn
 SPLITS = ("train", "test")
 ROLES = ("system", "user", "assistant")
 BUNDLED = Path(__file__).parent / "prompts"
@@ -44,13 +50,13 @@ class Prompt:
 
 
 def load_prompts(task_or_path: str | Path, split: Split | None = None, limit: int | None = None) -> list[Prompt]:
-    """The prompts of a bundled task ("math", "code", "dialogue", "qa") or of a file, in file order.
+    """The prompts of a bundled task ("math", "code", "dialogue", "qa", "edit") or of a file, in file order.
 
     A *.jsonl file holds one object a line, `{"messages": [...]}` with optional `id`, `task` and `split`; any other file
     is plain text, one prompt a line. Blank lines are skipped. With `split` only the prompts of that split are kept.
     Raises StorageError naming file and line for a bad file.
     """
-    path = BUNDLED / f"{task_or_path}.jsonl" if task_or_path in TASKS else Path(task_or_path)
+    path = BUNDLED / f"{task_or_path}.jsonl" if task_or_path in (*TASKS, EDIT) else Path(task_or_path)
     read = _json_prompts if path.suffix.lower() == ".jsonl" else _plain_prompts
     prompts = [prompt for prompt in read(path) if split is None or prompt.split == split]
     if not prompts:
@@ -163,3 +169,59 @@ def own_prompts(text: str) -> list[Prompt]:
         Prompt(f"own-{number}", "my own", None, ({"role": "user", "content": line},))
         for number, line in enumerate(lines, 1)
     ]
+
+
+# Which prompts a benchmark learns from and which it asks: drawn by a seed, never the same in both.
+
+
+TEST_SHARE = 5  # of prompts without a split every fifth is for testing
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """A task's prompts under one seed. train: in the order they are asked; of a bundled task lessons are added where
+    there are too few, and where there are too few still, prompts are repeated. test: each once."""
+
+    task: str
+    train: list[Prompt]
+    test: list[Prompt]
+
+    @property
+    def digest(self) -> str:
+        return digest_of([*self.train, *self.test])
+
+
+def choose(task: str, seed: int, train: int, test: int) -> Prompts:
+    """At most `test` prompts to ask and `train` others to learn from; task: a bundled one, EDIT, ALL, or a file.
+
+    Raises SettingsError if nothing is left to ask or to learn from.
+    """
+    if task == ALL:
+        parts = [choose(one, seed, -(-train // len(TASKS)), -(-test // len(TASKS))) for one in TASKS]
+        return Prompts(ALL, in_turn(p.train for p in parts)[:train], in_turn(p.test for p in parts)[:test])
+    name = Path(task).stem
+    learned, asked = map(once, _split(load_prompts(task)))
+    rng = np.random.default_rng([seed, *(ord(letter) for letter in name[:16])])
+    if task in TOPICS and len(learned) < train:
+        learned += lesson_prompts(task)
+    taken = {prompt.plain for prompt in asked}
+    learned = [prompt for prompt in learned if prompt.plain not in taken]
+    if not asked or (train and not learned):
+        raise SettingsError(f"{task} holds no prompts to {'learn from' if asked else 'test on'}.")
+    turns = -(-train // max(len(learned), 1))
+    order = [i for _ in range(turns) for i in rng.permutation(len(learned))][:train]
+    chosen = rng.permutation(len(asked))[:test]
+    return Prompts(name, [learned[i] for i in order], [asked[i] for i in chosen])
+
+
+def _split(prompts: list[Prompt]) -> tuple[list[Prompt], list[Prompt]]:
+    """(to learn from, to ask)."""
+    if any(prompt.split for prompt in prompts):
+        return [p for p in prompts if p.split == "train"], [p for p in prompts if p.split == "test"]
+    test = prompts[TEST_SHARE - 1 :: TEST_SHARE]
+    return [p for i, p in enumerate(prompts) if i % TEST_SHARE != TEST_SHARE - 1], test
+
+
+def digest_of(prompts: Iterable[Prompt]) -> str:
+    """Names these prompts in this order, so that it can be told whether a file has changed."""
+    return hashlib.sha256(json.dumps([list(prompt.messages) for prompt in prompts]).encode()).hexdigest()[:16]

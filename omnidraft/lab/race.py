@@ -1,23 +1,21 @@
-"""A race: the same prompts answered plainly and drafted, streamed as typed events, with the proof of equal text.
+"""A race: the same prompts answered plainly and drafted, with the proof of equal text, and a lesson for the drafter.
 
-Each prompt is answered twice with the same seed and from empty KV caches, the two ways taking turns in going first, so
-that whatever else the machine does meets both. `teach` answers prompts and lets the app's own learner train on them.
-What is interrupted for somebody else's question is asked again, so that no time of it counts. Both work on whatever
-answers like an assistant does; they know no page, and keep nothing.
+`race` is an experiment of two ways, both with the same seeds. `teach` answers prompts and lets the app's own learner
+train on them. Both work on whatever answers like an assistant does; they know no page, and keep nothing.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 from omnidraft.decoding.events import Event
 from omnidraft.decoding.request import AnswerRequest
+from omnidraft.lab.experiment import Interrupted, Told, Turn, experiment, same_ids
 from omnidraft.lab.prompts import Prompt
-from omnidraft.lab.statistics import Trace, interval, record
+from omnidraft.lab.statistics import Trace, acceptance, interval
 from omnidraft.learning.learned import Status
 from omnidraft.settings.config import DraftSettings, SamplingSettings
 
@@ -25,37 +23,7 @@ Lane = Literal["plain", "drafted"]
 LANES: tuple[Lane, ...] = ("plain", "drafted")
 PLAIN = DraftSettings(enabled=False)
 GRACE = 12.0  # seconds without a training process before a wait for one is given up
-
-
-@dataclass(frozen=True, slots=True)
-class Began:
-    """A lane begins with a prompt, counted from 0."""
-
-    number: int
-    lane: Lane
-    prompt: Prompt
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """An event of the answer in a lane."""
-
-    lane: Lane
-    event: Event
-
-
-@dataclass(frozen=True, slots=True)
-class Paired:
-    """Both answers to a prompt. same: the same tokens from first to last. took: seconds of both lanes, from being asked
-    to the end."""
-
-    plain: Trace
-    drafted: Trace
-    took: dict[Lane, float] = field(default_factory=dict)
-
-    @property
-    def same(self) -> bool:
-        return self.plain.ids == self.drafted.ids
+Answers = Generator[Event, None, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,78 +45,42 @@ class Score:
     same: int
 
 
-@dataclass(frozen=True, slots=True)
-class Interrupted:
-    """An answer was cut, for somebody else is to be answered; it is asked again when the reader goes on."""
-
-
-RaceEvent = Began | Said | Paired | Interrupted
-
-
-def _never() -> bool:
-    return False
-
-
 def race(
     assistant: Any, prompts: Sequence[Prompt], sampling: SamplingSettings, draft: DraftSettings,
-    cancelled: Callable[[], bool] = _never, interrupted: Callable[[], bool] = _never,
-) -> Iterator[RaceEvent]:  # fmt: skip
-    """Answer every prompt in both lanes. Ends early once `cancelled`; a prompt that is cut so makes no pair. One that
-    is `interrupted` is asked again in both lanes, which share their minutes."""
-    ways = {"plain": PLAIN, "drafted": draft}
-    for number, prompt in enumerate(prompts):
-        seeded = replace(sampling, seed=number if sampling.seed is None else sampling.seed + number)
-        asked = {lane: AnswerRequest(prompt.messages, seeded, ways[lane]) for lane in LANES}
-        while (pair := (yield from _both(assistant, number, prompt, asked, cancelled, interrupted))) is None:
-            if cancelled():
-                return
-            yield Interrupted()
-        yield pair
+    cut: Callable[[], bool] = bool,
+) -> Iterator[Told[Lane]]:  # fmt: skip
+    """Answer every prompt in both lanes."""
+    drafts = {"plain": PLAIN, "drafted": draft}
 
-
-def _both(
-    assistant: Any, number: int, prompt: Prompt, asked: dict[Lane, AnswerRequest], cancelled: Callable[[], bool],
-    interrupted: Callable[[], bool],
-) -> Generator[RaceEvent, None, Paired | None]:  # fmt: skip
-    """The pair, or None if it was cut."""
-    found: dict[Lane, Trace] = {}
-    took: dict[Lane, float] = {}
-    for lane in LANES if number % 2 == 0 else LANES[::-1]:
-        yield Began(number, lane, prompt)
-        began, events = time.monotonic(), list[Event]()
+    def ask(lane: Lane, number: int, prompt: Prompt) -> Answers:
         assistant.engine.forget()
-        with closing(assistant.answer(asked[lane])) as answer:
-            for event in answer:
-                events.append(event)
-                yield Said(lane, event)
-                if cancelled() or interrupted():
-                    return None
-        found[lane], took[lane] = record(events), time.monotonic() - began
-    return Paired(found["plain"], found["drafted"], took)
+        seeded = replace(sampling, seed=number + (sampling.seed or 0))
+        return assistant.answer(AnswerRequest(prompt.messages, seeded, drafts[lane]))
+
+    return experiment(LANES, prompts, ask, cut)
 
 
-def score(pairs: Sequence[Paired]) -> Score | None:
-    """What a race came to; None without a pair."""
-    if not pairs:
+def score(turns: Sequence[Turn[Lane]]) -> Score | None:
+    """What a race came to; None without a turn."""
+    if not turns:
         return None
-    plain, drafted = [p.plain for p in pairs], [p.drafted for p in pairs]
-    own = [r for trace in drafted for r in trace.rounds if not r.copied]
-    proposed = sum(r.proposed for r in own)
+    plain, drafted = ([turn.traces[lane] for turn in turns] for lane in LANES)
+    rounds = [done for trace in drafted for done in trace.rounds]
     return Score(
-        len(pairs),
-        plain_speed=1 / per_token(*plain),
-        drafted_speed=1 / per_token(*drafted),
-        speedup=per_token(*plain) / per_token(*drafted),
-        interval=interval([(t.decode, t.tokens) for t in plain], [(t.decode, t.tokens) for t in drafted]),
-        acceptance=sum(r.accepted for r in own) / proposed if proposed else None,
-        copied=sum(r.accepted for trace in drafted for r in trace.rounds if r.copied),
-        same=sum(p.same for p in pairs),
-    )  # fmt: skip
+        len(turns),
+        plain_speed=1 / per_token(plain),
+        drafted_speed=1 / per_token(drafted),
+        speedup=per_token(plain) / per_token(drafted),
+        interval=interval(plain, drafted),
+        acceptance=acceptance([Trace(rounds=[done for done in rounds if not done.copied])]),
+        copied=sum(done.accepted for done in rounds if done.copied),
+        same=same_ids(plain, drafted),
+    )
 
 
-def per_token(*traces: Trace) -> float:
+def per_token(found: Sequence[Trace]) -> float:
     """Seconds of decoding a token took."""
-    return max(sum(t.decode for t in traces), 1e-9) / max(sum(t.tokens for t in traces), 1)
+    return max(sum(t.decode for t in found), 1e-9) / max(sum(t.tokens for t in found), 1)
 
 
 class Lesson(NamedTuple):
@@ -163,23 +95,25 @@ class Lesson(NamedTuple):
 
 def teach(
     assistant: Any, prompts: dict[str, Prompt], sampling: SamplingSettings, draft: DraftSettings,
-    cancelled: Callable[[], bool], interrupted: Callable[[], bool] = _never,
+    cut: Callable[[], bool], cancelled: Callable[[], bool],
 ) -> Iterator[Lesson | Interrupted]:  # fmt: skip
     """Answer the prompts, then let the learner train on all of them at once, until it serves what it made. Each prompt
-    is a conversation, by its name here; those that wait for an update are not asked again. An answer that is
-    `interrupted` teaches nothing and is asked again."""
-    given = unlearned(assistant) & prompts.keys()
-    done = len(given)
-    for name, prompt in prompts.items():
-        if name in given:
-            continue
-        request = AnswerRequest(prompt.messages, sampling, draft, source=name, capture=assistant.capture)
-        while (took := _answered(assistant, request, lambda: cancelled() or interrupted())) is None:
-            if cancelled():
-                return
-            yield Interrupted()
-        done += 1
-        yield Lesson("teaching", done, len(prompts), took)
+    is a conversation, by its name here; those that wait for an update are not asked again. An answer that is cut
+    teaches nothing and is asked again."""
+    given = unlearned(assistant)
+    new = {name: prompt for name, prompt in prompts.items() if name not in given}
+    names = [*new]
+
+    def ask(_way: str, number: int, prompt: Prompt) -> Answers:
+        assistant.engine.forget()
+        request = AnswerRequest(prompt.messages, sampling, draft, source=names[number], capture=assistant.capture)
+        return assistant.answer(request)
+
+    for event in experiment(("drafted",), [*new.values()], ask, cut):
+        if isinstance(event, Turn):
+            yield Lesson("teaching", len(prompts) - len(new) + event.number + 1, len(prompts), event.took["drafted"])
+        elif isinstance(event, Interrupted):
+            yield event
     for status in trained(assistant.learner, cancelled):
         update = status.update
         yield Lesson("training", update.step, update.steps) if update is not None else Lesson("training", 0, 0)
@@ -189,17 +123,6 @@ def unlearned(assistant: Any) -> set[str]:
     """The names of the conversations whose answers are stored and wait for an update."""
     learner = assistant.learner
     return learner.stores.unlearned(learner.pairing) if learner.pairing is not None else set()
-
-
-def _answered(assistant: Any, request: AnswerRequest, cut: Callable[[], bool]) -> float | None:
-    """Seconds of an answer; None if it was cut, and the learner has not heard of it."""
-    began = time.monotonic()
-    assistant.engine.forget()
-    with closing(assistant.answer(request)) as answer:
-        for _ in answer:
-            if cut():
-                return None
-    return time.monotonic() - began
 
 
 def trained(learner: Any, cancelled: Callable[[], bool]) -> Iterator[Status]:

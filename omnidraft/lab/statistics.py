@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from omnidraft.decoding.events import Event, Finished, Round, Token
+from omnidraft.decoding.events import Event, Finished, Round, Statistics, Token
 
 WINDOW = 64
 LONGEST_CYCLE = 16
@@ -26,12 +26,16 @@ class Trace:
 
     ids: list[int] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
-    prefill: float = 0.0
+    statistics: Statistics = field(default_factory=Statistics)  # of the whole answer
     degenerate: bool = False
 
     @property
     def tokens(self) -> int:
         return sum(r.emitted for r in self.rounds)
+
+    @property
+    def passes(self) -> int:
+        return len(self.rounds)
 
     @property
     def decode(self) -> float:
@@ -55,7 +59,7 @@ def record(events: Iterable[Event]) -> Trace:
         elif isinstance(event, Round):
             trace.rounds.append(event)
         elif isinstance(event, Finished):
-            trace.prefill = event.statistics.prefill
+            trace.statistics = event.statistics
     return before_loop(trace)
 
 
@@ -95,6 +99,50 @@ def _run(ids: Sequence[int], period: int) -> int:
     return matched + period if matched else 0
 
 
+class Timed(Protocol):
+    """An answer as far as its speed goes: seconds of decoding, and the tokens they brought."""
+
+    @property
+    def decode(self) -> float: ...
+
+    @property
+    def tokens(self) -> int: ...
+
+
+class Counted(Timed, Protocol):
+    """And as far as drafting goes."""
+
+    @property
+    def proposed(self) -> int: ...
+
+    @property
+    def accepted(self) -> int: ...
+
+    @property
+    def passes(self) -> int: ...
+
+
+# Of several answers: ratios of sums, so that long answers count more than short ones; None where there is nothing.
+
+
+def acceptance(answers: Sequence[Counted]) -> float | None:
+    """accepted / proposed."""
+    proposed = sum(one.proposed for one in answers)
+    return sum(one.accepted for one in answers) / proposed if proposed else None
+
+
+def per_pass(answers: Sequence[Counted]) -> float | None:
+    """Tokens per target pass."""
+    passes = sum(one.passes for one in answers)
+    return sum(one.tokens for one in answers) / passes if passes else None
+
+
+def per_second(answers: Sequence[Timed]) -> float | None:
+    """Tokens per second of decoding."""
+    decode = sum(one.decode for one in answers)
+    return sum(one.tokens for one in answers) / decode if decode else None
+
+
 RESAMPLES = 2000
 FEWEST = 3  # answers before their speedup has an interval
 Counts = Sequence[Sequence[Sequence[int]]]  # a row an answer, seed by seed: proposed, accepted, tokens, passes, ...
@@ -111,16 +159,6 @@ class Value:
     def __str__(self) -> str:
         digits = 3 if abs(self.mean) < 1 else 2
         return f"{self.mean:.{digits}f} [{self.low:.{digits}f}, {self.high:.{digits}f}]"
-
-
-class Timed(Protocol):
-    """An answer as far as its speed goes: seconds of decoding, and the tokens they brought."""
-
-    @property
-    def decode(self) -> float: ...
-
-    @property
-    def tokens(self) -> int: ...
 
 
 def speedup(plain: Sequence[Timed], found: Sequence[Timed]) -> Value:
@@ -141,11 +179,11 @@ def ratio(plain: Sequence[tuple[float, int]], found: Sequence[tuple[float, int]]
     return _value(of(both.sum(0)), of(both[drawn].sum(1)))
 
 
-def interval(plain: Sequence[tuple[float, int]], found: Sequence[tuple[float, int]]) -> tuple[float, float] | None:
-    """Where 95% of the ratios of answers drawn from these lie; None where they are too few to say."""
+def interval(plain: Sequence[Timed], found: Sequence[Timed]) -> tuple[float, float] | None:
+    """Where 95% of the speedups of answers drawn from these lie; None where they are too few to say."""
     if len(plain) < FEWEST:
         return None
-    spread = ratio(plain, found)
+    spread = speedup(plain, found)
     return (spread.low, spread.high) if np.isfinite(spread.low) else None
 
 

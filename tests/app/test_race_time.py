@@ -12,15 +12,6 @@ def times(answer: float, step: float = 0.5) -> Times:
     return Times(pairs=[2 * answer] * 8, answers=[answer] * 8, read=[200] * 8, step=step)
 
 
-def test_the_lesson_of_ten_minutes_is_offered_first_and_the_whole_one_beside_it():
-    short, whole = times(5.0).offers(256, 0, 8)
-    assert 0.8 * SHORT < short.needed.total <= SHORT
-    assert (whole.prompts, short.prompts < 256) == (256, True)
-    assert whole.needed.total > 256 * 5.0
-    assert short.needed.racing == pytest.approx(8 * 10.0)
-    assert short.needed.training > 0
-
-
 def test_one_that_is_short_is_offered_alone_and_one_of_few_answers_where_the_machine_is_slow():
     (whole,) = times(0.2, 0.05).offers(256, 0, 8)
     assert whole.prompts == 256

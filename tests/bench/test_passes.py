@@ -7,8 +7,9 @@ import json
 import pytest
 
 from omnidraft.bench.passes import WAYS, WIDTHS, memory_speed, run
-from omnidraft.bench.runner import Cells, Passes, Work, as_text, json_lines
+from omnidraft.bench.plans import Passes, Work
 from omnidraft.errors import ModelError
+from omnidraft.lab.results import Cells, as_text, json_lines
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
 
 TARGET = BUNDLED_MODELS / "tiny-target-a-f16.gguf"

@@ -5,98 +5,81 @@ from __future__ import annotations
 import json
 import stat
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from omnidraft.__main__ import main
-from omnidraft.bench.pairs import PLAIN
-from omnidraft.bench.peers import Answer, LlamaServer, Models, answer_of, compared
-from omnidraft.bench.runner import Cells, Peers, Report, Work, as_text
-from omnidraft.decoding.events import Round
+from omnidraft.bench.peers import Answer, Program, compared, llama_server
+from omnidraft.bench.plans import Peers, Work
+from omnidraft.decoding.events import Event, Finished, Round, Statistics, Token
+from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError, SettingsError
-from omnidraft.lab.statistics import Trace, before_loop
+from omnidraft.lab.experiment import PLAIN
+from omnidraft.lab.results import Cells, Report, as_text
+from omnidraft.lab.statistics import record
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.paths import DataHome
 
 
 @pytest.fixture
-def plan(models):
+def plan(models) -> Peers:
     target, drafter = models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf"
     return Peers(str(drafter), 1, str(target), ("server",), ("math",), ("0",), 3, 8)
 
 
-# Counting
-
-
-def said(*rounds: tuple[list[int], float]) -> Answer:
-    """What rounds of these tokens and seconds count as."""
-    made = [Round(0, 0, 0, 0, len(ids), 0.0, 0.0, seconds, 0.0) for ids, seconds in rounds]
-    return answer_of(before_loop(Trace([id for ids, _ in rounds for id in ids], made)))
+def events(*rounds: tuple[list[int], float], **told: int) -> Iterator[Event]:
+    """An answer of rounds of these tokens and seconds."""
+    for ids, seconds in rounds:
+        yield from (Token(one, b"", "", "target", 0) for one in ids)
+        yield Round(0, 0, 0, 0, len(ids), 0.0, 0.0, seconds, 0.0)
+    yield Finished("stop", Statistics(**told))
 
 
 def test_the_first_round_ends_the_reading_of_the_prompt_and_is_not_counted():
-    found = said(([1, 2], 5.0), ([3], 0.5), ([4, 5, 6], 0.5))
-    assert (found.ids, found.tokens, found.decode) == ([1, 2, 3, 4, 5, 6], 4, 1.0)
-    assert found.per_pass == 2.0
-    assert said(([1], 5.0)).tokens == 0
-    assert said().ids == []
+    trace = record(events(([1, 2], 5.0), ([3], 0.5), ([4, 5, 6], 0.5), tokens=6, target_passes=6))
+    assert Answer.of(trace) == Answer(4, 1.0, 2.0, False)
+    assert Answer.of(trace, rounds=False).per_pass == 1.0, "as it says itself"
+    assert Answer.of(record(events(([1], 5.0)))) == Answer(0, 0, None, False)
 
 
-def test_a_loop_is_not_counted():
-    words = [([n], 1.0) for n in range(20)]
-    found = said(*words, *[([7, 8], 1.0)] * 40)
-    assert found.looped
-    assert 20 <= found.tokens <= 22
-    assert not said(*words).looped
+# A run with a program of our making: plain decoding takes a second a token, "quick" half of it.
 
 
-# A run with programs of our making
+def fake(closed: list[bool]) -> Program:
+    def answer(way: str, request: AnswerRequest) -> Iterator[Event]:
+        step, drawn = 1.0 if way == PLAIN else 0.5, request.sampling
+        yield from events(*(([n * 7 + drawn.seed], step) for n in range(drawn.max_tokens)))
 
-
-class Fake:
-    """Plain decoding takes a second a token, "quick" half of it."""
-
-    ways = (PLAIN, "quick")
-    exact = True
-
-    def __init__(self) -> None:
-        self.closed = False
-
-    def answer(self, way: str, messages: object, ids: object, sampling: SamplingSettings) -> Answer:
-        step = 1.0 if way == PLAIN else 0.5
-        return said(*(([n * 7 + sampling.seed], step) for n in range(sampling.max_tokens)))
-
-    def close(self) -> None:
-        self.closed = True
+    return Program((PLAIN, "quick"), answer, lambda: closed.append(True))
 
 
 def asked(plan: Peers, folder: Path, peers: dict) -> Report:
     work = Work(DataHome(folder), Cells(folder / "cells"), lambda _line: None)
-    return list(compared(plan, work, Models(Path(plan.target), Path(plan.drafter), 1), peers))[-1]
+    return list(compared(plan, work, (Path(plan.target), Path(plan.drafter)), peers))[-1]
 
 
-def test_ways_are_held_against_their_own_plain_decoding_and_the_first_programs(plan, tmp_path):
-    good = Fake()
-    found = asked(plan, tmp_path, {"omnidraft": lambda: good})
+def test_ways_are_held_against_plain_decoding_and_what_is_done_is_not_done_again(plan, tmp_path):
+    closed = []
+    found = asked(plan, tmp_path, {"omnidraft": lambda: fake(closed)})
     rows = found.values["rows"]
     assert [(row["program"], row["way"]) for row in rows] == [("omnidraft", PLAIN), ("omnidraft", "quick")]
     quick = rows[1]
     assert (quick["speedup"], quick["pooled"].mean, quick["against"]) == (pytest.approx(2),) * 3
     assert (quick["same_text"], quick["answers"], quick["long"], quick["promised"]) == (3, 3, 0, True)
-    assert good.closed
+    assert closed == [True]
     table = [" ".join(line.split()) for line in as_text(found)]
     assert "omnidraft, quick T=0 2.00 2.00" in table
     assert any("too few" in line for line in table)
-
-
-def test_what_is_done_is_not_done_again_and_not_mixed(plan, tmp_path):
-    first = asked(plan, tmp_path, {"one": Fake})
-    again = asked(plan, tmp_path, {})  # nobody is loaded
-    assert again == first
+    assert asked(plan, tmp_path, {}) == found  # nobody is loaded
     with pytest.raises(SettingsError, match="other max_tokens"):
-        asked(replace(plan, max_tokens=9), tmp_path, {"one": Fake})
+        asked(replace(plan, max_tokens=9), tmp_path, {"omnidraft": lambda: fake(closed)})
+
+
+def test_answers_as_earlier_versions_kept_them_are_read():
+    assert Answer.kept({"ids": [], "tokens": 4, "decode": 1.0, "per_pass": None, "looped": False}).tokens == 4
 
 
 # llama.cpp's server, played by a program that speaks as it does
@@ -112,7 +95,7 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(200); self.end_headers()
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        assert asked["prompt"] == [1, 2] and asked["temperature"] == 0
+        assert asked["prompt"][-1] > 0 and asked["temperature"] == 0
         self.send_response(200); self.end_headers()
         step = 10 if value("--spec-type") == "none" else 5
         for n in range(asked["n_predict"]):
@@ -133,25 +116,26 @@ def program(tmp_path):
     return path
 
 
-def test_the_server_is_asked_in_ids_and_believed_about_its_times(program):
-    peer = LlamaServer(Models(Path("target"), Path("drafter"), 1), program)
+def test_the_server_is_asked_in_ids_and_believed_about_its_times(plan, program):
+    peer = llama_server(program, Path(plan.target), 1)
     try:
         assert peer.ways == (PLAIN, "ngram-simple", "ngram-mod")
-        question = ([], [1, 2], SamplingSettings(temperature=0.0, seed=3, max_tokens=5))
-        plain, quick = peer.answer(PLAIN, *question), peer.answer("ngram-mod", *question)
+        hello = AnswerRequest([{"role": "user", "content": "Hello"}], SamplingSettings(0.0, seed=3, max_tokens=5))
+        plain, quick = (record(peer.answer(way, hello)) for way in (PLAIN, "ngram-mod"))
         assert plain.ids == quick.ids == [100, 101, 102, 103, 104]
-        assert (plain.tokens, plain.decode, quick.decode) == (4, pytest.approx(0.04), pytest.approx(0.02))
-        assert (plain.per_pass, quick.per_pass) == (1.0, 2.0)
+        slow, fast = Answer.of(plain, peer.rounds), Answer.of(quick, peer.rounds)
+        assert (slow.tokens, slow.decode, fast.decode) == (4, pytest.approx(0.04), pytest.approx(0.02))
+        assert (slow.per_pass, fast.per_pass) == (1.0, 2.0)
     finally:
         peer.close()
 
 
-def test_a_server_that_ends_at_once_is_an_error_in_a_sentence(tmp_path):
+def test_a_server_that_ends_at_once_is_an_error_in_a_sentence(plan, tmp_path):
     path = tmp_path / "llama-server"
     path.write_text("#!/bin/sh\necho error: unknown model >&2\nexit 1\n")
     path.chmod(0o700)
     with pytest.raises(ModelError, match="unknown model"):
-        LlamaServer(Models(Path("target"), Path("drafter"), 1), path)
+        llama_server(path, Path(plan.target), 1)
 
 
 # The real ones

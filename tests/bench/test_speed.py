@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from omnidraft.bench import speed
-from omnidraft.bench.pairs import draft_settings
-from omnidraft.bench.runner import Cells, Report, Speed, Work
+from omnidraft.bench.plans import Speed, Work
 from omnidraft.bench.speed import measured, run, summary
-from omnidraft.errors import SettingsError
+from omnidraft.lab.results import Cells, Report
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
 from tests.lab.traces import trace
 
@@ -35,22 +34,14 @@ def test_a_row_adds_up():
     assert "adaptive: 1 cells, geometric mean x2.000" in line
 
 
-@pytest.mark.parametrize("method", ["fixed", "fixed:x", "fixed:0", "gamma:0.3", "fastest"])
-def test_an_unknown_method_is_refused(method):
-    with pytest.raises(SettingsError):
-        draft_settings(method)
-
-
-def test_every_way_answers_the_same_and_what_is_finished_is_not_run_again(tmp_path, monkeypatch):
+def test_what_is_finished_is_not_run_again(tmp_path, monkeypatch):
     asked = []
     real = speed.Pair.answer
-    monkeypatch.setattr(speed.Pair, "answer", lambda self, *a: asked.append(real(self, *a)) or asked[-1])
+    monkeypatch.setattr(speed.Pair, "answer", lambda self, *a: asked.append(a) or real(self, *a))
     plan = small(methods=("plain", "fixed:2"), prompts=1, max_tokens=16)
     first = made(plan, tmp_path)
-    warm, test = 2, 2  # answers: plain and fixed
-    assert len(asked) == warm + test
-    assert len({tuple(one.ids) for one in asked[warm:]}) == 1
     assert made(plan, tmp_path) == first
-    assert len(asked) == warm + test
+    assert [way for way, _ in asked] == ["plain", "fixed:2"] * 2, "once to warm up, and once in the end"
     assert [row["method"] for row in first.values] == ["plain", "fixed:2"]
+    assert [row["same"] for row in first.values] == [1, 1]
     assert "C(5)" in first.notes[0]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from omnidraft.decoding.events import Round
+from omnidraft.decoding.events import Round, Statistics
 from omnidraft.lab.drift import Point, Schedule, Segment
 from omnidraft.lab.statistics import Trace
 
 A = "tiny-target-a"
 
 
-def trace(seconds: float, tokens: int = 20, proposed: int = 0, accepted: int = 0, prefill: float = 0.0) -> Trace:
+def trace(
+    seconds: float, tokens: int = 20, proposed: int = 0, accepted: int = 0, prefill: float = 0.0, copied: int = 0
+) -> Trace:
     """One round that brought all tokens."""
-    done = Round(proposed, proposed, proposed, accepted, tokens, 0.0, 0.0, seconds, 0.0)
-    return Trace(ids=[*range(tokens)], rounds=[done], prefill=prefill)
+    done = Round(proposed, proposed, proposed, accepted, tokens, 0.0, 0.0, seconds, 0.0, copied)
+    return Trace(ids=[*range(tokens)], rounds=[done], statistics=Statistics(prefill=prefill))
 
 
 def run_of(*segments: list[tuple[int, int]]) -> tuple[Schedule, list[Point]]:

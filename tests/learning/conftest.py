@@ -8,7 +8,7 @@ import pytest
 from filelock import FileLock
 
 from omnidraft.bench.learn import records
-from omnidraft.bench.pairs import Pair
+from omnidraft.lab.experiment import Pair
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ExpansionTable

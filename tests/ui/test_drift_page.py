@@ -74,6 +74,11 @@ def test_the_story_tells_what_the_table_shows(then, told):
     assert all(percent(one.acceptance) in table(rows) for one in rows)
 
 
+def test_eight_prompts_are_spoken_of_where_there_were_eight():
+    long, short = (table([row(1, "math", 0.22, prompts=prompts, recovery=7)]) for prompts in (8, 7))
+    assert all(told in long and told not in short for told in ("24%", "26%", "7 prompts"))
+
+
 def test_too_few_prompts_tell_no_story():
     rows = [row(0, "math", 0.22), row(1, "code", 0.1, prompts=3)]
     assert "3 prompts in a part tell no drift" in story(rows, learning=True)

@@ -11,20 +11,18 @@ import pytest
 
 from omnidraft.app.race_job import RaceJob
 from omnidraft.app.race_view import RacePlan
-from omnidraft.app.speeds import SPEED_FILE, SpeedStore, speed_key
+from omnidraft.app.speeds import SPEED_FILE, SpeedStore
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.depth import PairStats
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.prompts import own_prompts, topic_prompts
 from omnidraft.lab.race import Score
 from omnidraft.learning.update import Update
-from omnidraft.settings.config import AppSettings, ModelSettings
-from tests.real import SMOL, real_model
-from tests.serving import SETTINGS
+from omnidraft.settings.config import AppSettings
 from tests.ui.chatting import arrived, choose, write
 from tests.ui.fake_assistant import fake_sessions
 from ui.drift import race_view as race
-from ui.drift.race import FEWEST, LESSON, OWN, RACED, parted, plan_of
+from ui.drift.race import FEWEST, LESSON, OWN, RACED, parted, plan_of, price
 
 
 @pytest.fixture
@@ -102,12 +100,12 @@ def test_a_race_whose_interval_holds_plain_decoding_claims_neither_gain_nor_loss
 
 def test_no_speedup_is_shown_of_a_race_under_way_or_of_too_few_answers():
     growing = a_race("racing", before=a_score(1.05), after=a_score(0.4))
-    growing.view.pairs = [SimpleNamespace()]
+    growing.view.turns = [SimpleNamespace()]
     shown = race.race(growing)
     assert "1.05×" in shown
     assert "0.40×" not in shown
     first = a_race("racing", before=a_score(0.4))
-    first.view.pairs = [SimpleNamespace()]
+    first.view.turns = [SimpleNamespace()]
     few = a_race("raced", before=replace(a_score(0.4), interval=None))
     assert "×" not in race.race(first) + race.race(few)
     assert "too few answers" in race.race(few)
@@ -174,6 +172,7 @@ def test_a_race_begins_from_the_empty_chat_and_ends_with_the_same_text(make_serv
         page.wait_for_function(IN_VIEW)
     assert page.locator(".od-lane").count() == 2
     page.wait_for_selector(".od-proof[data-equal=true]")
+    page.wait_for_function("!document.body.innerText.includes('was not measured here yet')")
     assert page.locator(".od-gainbar").count() == 1
     assert page.is_visible("#od-race-teach")
     page.reload()
@@ -188,15 +187,10 @@ def test_a_race_begins_from_the_empty_chat_and_ends_with_the_same_text(make_serv
     page.wait_for_selector(".od-race >> text=too few prompts to teach with", timeout=120_000)
 
 
-def test_where_guessing_cannot_pay_the_page_says_so(make_server, pages):
-    smol = real_model(SMOL)
-    server = make_server(settings=f'target = "{smol}"\n\n{SETTINGS}')
+def test_where_guessing_cannot_pay_the_page_says_so(session, target):
+    assert "tiny-target-a was not measured here yet" in price(session, target)
     known = PairStats(CostModel({1: 0.01, 2: 0.024, 5: 0.042, 9: 0.09}, 0.001))
     known.cost.keep()
-    store = SpeedStore(server.data / "home/cache" / SPEED_FILE)
-    store.save(speed_key(smol, None, ModelSettings(threads=1), None, True), known)
-    page = pages.open(server, "/drift-lab")
-    page.wait_for_selector("#od-race-price >> text=five tokens of SmolLM2-135M-Instruct for 4.2 times the price of one")
-    assert "guessing cannot pay for this file" in page.inner_text("#od-race-price")
-    choose(page, "#od-race-model", "tiny-target-b")
-    page.wait_for_selector("#od-race-price >> text=tiny-target-b was not measured here yet")
+    SpeedStore(session.assistant.home.cache / SPEED_FILE).save_cost(Path(target), session.model_settings, known.cost)
+    assert "five tokens of tiny-target-a for 4.2 times the price of one: guessing cannot pay" in price(session, target)
+    assert price(session, None) == ""

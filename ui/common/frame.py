@@ -7,7 +7,7 @@ Gradio's own HTML is empty but for its settings. Knows the pages' addresses, not
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from html import escape
@@ -179,6 +179,15 @@ def _head() -> str:
 def session_of(sessions: Sessions, request: gr.Request) -> Session:
     """The session of the profile this browser works in, for an event of a page."""
     return session_of_request(sessions, request.request)
+
+
+def by_session(sessions: Sessions, act: Callable[..., Any]) -> Callable[..., Any]:
+    """An event of a page that is `act` of that session, with what the event brings behind it."""
+
+    def handle(request: gr.Request, *values: Any) -> Any:
+        return act(session_of(sessions, request), *values)
+
+    return handle
 
 
 STYLES = [STATIC / f"{name}.css" for name in ("style", "chat", "aside", "pages")]

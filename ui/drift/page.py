@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from html import escape
 from itertools import pairwise
+from typing import Any
 
 import gradio as gr
 
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.errors import OmniDraftError
 from omnidraft.format import count, counted, percent, rate
 from omnidraft.lab.drift_lab import WINDOW, SegmentRow, Shown, plots, segment_rows
 from ui.common import notes
-from ui.common.frame import PRIVATE, SMALL, page_column, session_of
-from ui.common.notes import note, tip
+from ui.common.frame import PRIVATE, SMALL, by_session, page_column
+from ui.common.notes import note, refusal_of, tip
 from ui.drift import form as drift_form
 from ui.drift import race as drift_race
 from ui.drift.form import Form
@@ -43,14 +44,15 @@ def progress(run: Shown | None) -> str:
 
 
 def table(found: list[SegmentRow]) -> str:
+    """Of parts shorter than the window nothing is said that takes one."""
     columns: dict[str, Callable[[SegmentRow], str]] = {
         "target": lambda row: escape(row.target),
         "task": lambda row: escape(row.task),
         "prompts": lambda row: count(row.prompts),
         "accepted": lambda row: percent(row.acceptance),
-        f"first {WINDOW}": lambda row: percent(row.first),
-        f"last {WINDOW}": lambda row: percent(row.last),
-        "recovered after": lambda row: f"{row.recovery} prompts" if row.recovery else "–",
+        f"first {WINDOW}": lambda row: percent(row.first if row.prompts >= WINDOW else None),
+        f"last {WINDOW}": lambda row: percent(row.last if row.prompts >= WINDOW else None),
+        "recovered after": lambda row: f"{row.recovery} prompts" if row.recovery and row.prompts >= WINDOW else "–",
         "tokens per pass": lambda row: f"{row.tokens_per_pass or 0:.2f}",
         "tokens/s": lambda row: rate(row.tokens_per_second),
         "n-grams learned": lambda row: count(row.cache_learned),
@@ -151,26 +153,18 @@ def _look(parts: Parts, session: Session) -> dict:
 def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
     form = parts.form
 
-    def arrive(request: gr.Request) -> dict:
-        session = session_of(sessions, request)
+    def arrive(session: Session) -> dict:
         return {parts.said: "", **_look(parts, session), **drift_form.choices(session, form)}
 
-    def advance(request: gr.Request) -> dict:
-        return _look(parts, session_of(sessions, request))
+    def start(session: Session, *values: Any) -> dict:
+        told = refusal_of(lambda: session.drift.start(drift_form.plan_of(session, *values)))
+        return {**_look(parts, session), parts.said: told}
 
-    def start(name: str, count: str, learning: bool, request: gr.Request) -> dict:
-        session = session_of(sessions, request)
-        try:
-            session.drift.start(drift_form.plan_of(session, name, count, learning))
-        except OmniDraftError as error:
-            return {parts.said: note(str(error), bad=True)}
-        return {parts.said: "", **_look(parts, session)}
+    def end(session: Session) -> str:
+        session.drift.stop()
+        return note("Stopped; what it has so far is kept.")
 
-    def end(request: gr.Request) -> dict:
-        session_of(sessions, request).drift.stop()
-        return {parts.said: note("Stopped; what it has so far is kept.")}
-
-    page.load(arrive, None, [*parts.outputs, form.schedule, form.count], **PRIVATE)
-    parts.go.click(start, form.values, parts.outputs, **PRIVATE)
-    parts.stop.click(end, None, [parts.said], queue=False, **PRIVATE)
-    parts.tick.tick(advance, None, parts.outputs, **PRIVATE)
+    page.load(by_session(sessions, arrive), None, [*parts.outputs, form.schedule, form.count], **PRIVATE)
+    parts.go.click(by_session(sessions, start), form.values, parts.outputs, **PRIVATE)
+    parts.stop.click(by_session(sessions, end), None, [parts.said], queue=False, **PRIVATE)
+    parts.tick.tick(by_session(sessions, partial(_look, parts)), None, parts.outputs, **PRIVATE)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from html import escape
 from typing import Any
 
 import gradio as gr
 
 from omnidraft.app import models_list
+from omnidraft.app.catalog import same_file
 from omnidraft.app.outlook import cost_of, gain
 from omnidraft.app.race_time import Offer
 from omnidraft.app.race_view import MOST_TOKENS, RacePlan
@@ -18,7 +19,7 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.prompts import TOPICS, Prompt, lesson_prompts, own_prompts, topic_prompts
-from ui.common.frame import PRIVATE, SMALL, session_of
+from ui.common.frame import PRIVATE, SMALL, by_session, session_of
 from ui.common.notes import refusal_of, tip
 from ui.drift.race_view import NAMES, duration, race, teach_label
 
@@ -105,7 +106,9 @@ def price(session: Session, model: str | None) -> str:
     found = listed(session, model) if model else None
     if found is None:
         return ""
-    cost = cost_of(session, found.path)
+    cost, job = cost_of(session, found.path), session.race
+    if cost is None and job is not None and job.times.pairs and same_file(job.plan.target, found.path):
+        return ""  # it was measured beside other programs, which is not kept
     if cost is None:
         return _under(
             f"{escape(found.name)} was not measured here yet: how long a race takes is said after its first prompt, "
@@ -173,39 +176,28 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         choices = gr.Dropdown(choices=models_list.choices(models_list.real_first(models)), value=chosen)
         return {**look(parts, session, told), parts.model: choices, parts.price: price(session, chosen)}
 
-    def model(chosen: str | None, request: gr.Request) -> str:
-        return price(session_of(sessions, request), chosen)
+    def go(session: Session, *values: Any) -> dict:
+        return look(parts, session, start(session, *values))
 
-    def go(model: str | None, topic: str, own: str, copies: bool, kept: bool, request: gr.Request) -> dict:
-        session = session_of(sessions, request)
-        return look(parts, session, start(session, model, topic, own, copies, kept))
+    def advance(session: Session, chosen: str | None) -> dict:
+        over = {} if session.races.running else {parts.price: price(session, chosen)}
+        return {**look(parts, session), **over}
 
-    def advance(request: gr.Request) -> dict:
-        return look(parts, session_of(sessions, request))
+    def teach(which: int, session: Session) -> dict:
+        offers = session.race.offers if session.race is not None else []
+        prompts = offers[which].prompts if which < len(offers) else 0
+        return look(parts, session, refusal_of(lambda: session.races.teach(prompts)))
 
-    def teaching(which: int) -> Callable[[gr.Request], dict]:
-        def teach(request: gr.Request) -> dict:
-            session = session_of(sessions, request)
-            offers = session.race.offers if session.race is not None else []
-            prompts = offers[which].prompts if which < len(offers) else 0
-            return look(parts, session, refusal_of(lambda: session.races.teach(prompts)))
-
-        return teach
-
-    def stop(request: gr.Request) -> dict:
-        session = session_of(sessions, request)
+    def stop(session: Session) -> dict:
         if session.race is not None:
             session.race.stop()
         return look(parts, session)
 
-    def choose(topic: str) -> gr.Textbox:
-        return gr.Textbox(visible=topic == OWN)
-
     page.load(arrive, None, [*parts.outputs, parts.model, parts.price], **PRIVATE)
-    parts.model.input(model, [parts.model], [parts.price], **PRIVATE)
-    parts.go.click(go, parts.values, parts.outputs, **PRIVATE)
+    parts.model.input(by_session(sessions, price), [parts.model], [parts.price], **PRIVATE)
+    parts.go.click(by_session(sessions, go), parts.values, parts.outputs, **PRIVATE)
     for which, button in enumerate((parts.teach, parts.longer)):
-        button.click(teaching(which), None, parts.outputs, **PRIVATE)
-    parts.stop.click(stop, None, parts.outputs, queue=False, **PRIVATE)
-    parts.tick.tick(advance, None, parts.outputs, **PRIVATE)
-    parts.topic.input(choose, parts.topic, parts.own, **PRIVATE)
+        button.click(by_session(sessions, partial(teach, which)), None, parts.outputs, **PRIVATE)
+    parts.stop.click(by_session(sessions, stop), None, parts.outputs, queue=False, **PRIVATE)
+    parts.tick.tick(by_session(sessions, advance), [parts.model], [*parts.outputs, parts.price], **PRIVATE)
+    parts.topic.input(lambda topic: gr.Textbox(visible=topic == OWN), parts.topic, parts.own, **PRIVATE)

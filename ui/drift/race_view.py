@@ -167,7 +167,7 @@ def _bars(view: RaceView) -> str:
     """Of races that are over: what grows would show the last prompts, not the sum."""
     rows = [("Untaught", view.before), ("Taught", view.after)]
     known = [(name, found) for name, found in rows if found is not None and found.interval is not None]
-    if view.phase == "racing" and view.pairs:
+    if view.phase == "racing" and view.turns:
         known = known[: 1 if view.after is not None else 0]
     if not known:
         return ""
