@@ -68,25 +68,6 @@ def forget(page, title: str) -> None:
     page.wait_for_selector("#od-notice >> text=Removed: 1 conversation")
 
 
-def test_a_conversation_is_forgotten_everywhere_and_everything_only_when_typed(server, pages):
-    page = converse(pages, server, 1)
-    assert traces(server, SECRET)
-    forget(page, SECRET)
-    assert not traces(server, SECRET)
-    assert traces(server, "Tom has 12 apples")
-    page.goto(f"{server.origin}/learning")
-    page.wait_for_selector("#od-learning-state p")
-    page.click("#od-forget-all")
-    said(page, "Nothing was forgotten")
-    write(page, "#od-forget-typed input", "forget everything")
-    page.click("#od-forget-all")
-    said(page, "Removed: ")
-    assert not traces(server, "Tom has 12 apples")
-    page.goto(server.origin)
-    arrived(page)
-    ask(page, "It goes on.")
-
-
 @pytest.mark.browser_slow
 def test_it_learns_while_the_page_looks_on_and_all_of_it_can_be_taken_back(make_server, pages):
     server = make_server(settings=SETTINGS + LEARNING)
