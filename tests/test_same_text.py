@@ -90,9 +90,9 @@ def drafters(models: Path) -> dict[bool, Path]:
 
 
 def test_a_few_answers_of_a_real_model(drafters: dict[bool, Path], tmp_path: Path):
-    wrong, tokens, accepted = differing(real_model(SMOL), drafters, cases(12, 32), tmp_path)
-    assert accepted > 50, "hardly anything was drafted and accepted, so nothing was tested"
-    assert tokens > 300
+    wrong, tokens, accepted = differing(real_model(SMOL), drafters, cases(6, 32), tmp_path)
+    assert accepted > 20, "hardly anything was drafted and accepted, so nothing was tested"
+    assert tokens > 100
     assert not wrong
 
 
@@ -182,9 +182,9 @@ def session(tmp_path: Path, models: Path) -> Iterator[Session]:
 
 
 def test_a_conversation_says_the_same_through_edits_and_continuations(session: Session):
-    answers, accepted, wrong = told_apart(session, cases(3, 16))
-    assert answers > 10
-    assert accepted > 10, "hardly anything was drafted and accepted, so nothing was tested"
+    answers, accepted, wrong = told_apart(session, cases(2, 12))
+    assert answers > 7
+    assert accepted > 5, "hardly anything was drafted and accepted, so nothing was tested"
     assert wrong == 0
 
 
