@@ -224,19 +224,6 @@ def test_an_answer_abandoned_anywhere_leaves_the_next_one_unaffected(engine):
         assert same(ask(engine, messages, sampling, FIXED), expected)
 
 
-def test_cancelling_while_the_prompt_is_read_ends_at_once(engine):
-    messages = [user("Tell me more about it. " * 100)]
-    events = []
-    for event in engine.answer(AnswerRequest(messages, GREEDY, FIXED)):
-        events.append(event)
-        if len(events) == 2:
-            engine.cancel()
-    assert events[-1].reason == "cancelled"
-    assert not ids_of(events)
-    assert len(engine.target.model.tokens) < events[-1].statistics.prompt_tokens - 1
-    assert same(ask(engine, [user("Hi.")]), ask(engine, [user("Hi.")], draft=PLAIN))
-
-
 ODD = {
     "emoji": "I 🫶 pizza 👩‍👩‍👧‍👦 and 🇫🇷!",
     "CJK": "请用中文回答：日本語と한국어も",

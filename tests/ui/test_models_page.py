@@ -142,6 +142,7 @@ def test_what_a_model_sees_through_is_chosen_in_its_row(make_server, pages):
     page.wait_for_selector(f"{row} >> text=sees pictures")
 
 
+@pytest.mark.browser_slow
 def test_a_file_is_listed_by_its_path_and_stays_where_it_is(make_server, pages, models, tmp_path):
     file = tmp_path / "elsewhere" / "mine.gguf"
     file.parent.mkdir()

@@ -371,6 +371,7 @@ def test_clearing_leaves_only_seeds_and_no_trace_in_the_file(pair, path):
     assert not stored(path, pair)
 
 
+@pytest.mark.slow
 def test_twenty_thousand_entries_open_in_a_few_times_what_reading_them_takes(path):
     """In processor time, and against plain reading and parsing a moment before: the machine may be busy or slow."""
     pair = pair_map("llama-spm", "qwen2")

@@ -74,7 +74,7 @@ if WAY == "wordy":
 
 def described(name: str) -> dict:
     wanted = [one for one in TOOLS[name].__annotations__ if one != "return"]
-    schema = {"type": "object", "properties": dict.fromkeys(wanted, {}), "required": wanted}
+    schema = {"type": "object", "properties": {key: {} for key in wanted}, "required": wanted}
     return {"name": name, "description": TOOLS[name].__doc__, "inputSchema": schema}
 
 
