@@ -24,13 +24,10 @@ SAMPLING = SamplingSettings(temperature=0.0, max_tokens=12)
 
 
 @pytest.fixture
-def files(models, tmp_path) -> dict[str, Path]:
-    """Targets a, b, c and a drafter, in a folder where they may be changed."""
+def files(models) -> dict[str, Path]:
+    """Targets a, b, c and a drafter."""
     names = {"a": "tiny-target-a", "b": "tiny-target-b", "c": "tiny-target-a2", "drafter": "tiny-drafter"}
-    return {
-        short: Path(shutil.copy(models / f"{name}-f16.gguf", tmp_path / f"{short}.gguf"))
-        for short, name in names.items()
-    }
+    return {short: models / f"{name}-f16.gguf" for short, name in names.items()}
 
 
 @pytest.fixture
@@ -80,7 +77,7 @@ def test_it_answers_as_if_it_were_loaded_anew_and_drafts(assistant, files, tmp_p
 
 
 def test_what_is_opened_otherwise_or_from_other_files_is_not_that_one(assistant, models, files, tmp_path):
-    target, template = files["c"], tmp_path / "template.jinja"
+    target, template = Path(shutil.copy(files["c"], tmp_path / "c.gguf")), tmp_path / "template.jinja"
     template.write_text("{% for m in messages %}{{ m['content'] }}{% endfor %}")
     own = replace(assistant.settings, templates=(f"{target.name} = {template}",))
     changes = {

@@ -39,6 +39,7 @@ def traces(server: Server, text: str) -> list[str]:
     return [path.name for path in root.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
 
 
+@pytest.mark.browser_slow
 def test_a_page_with_nothing_learned_says_what_will_happen(server, pages):
     page = open_learning(pages, server)
     page.wait_for_selector(".od-explain >> text=Nothing learned yet")
