@@ -1,8 +1,8 @@
 """Runs the app as a child process for the tests and writes down every name it tries to look up.
 
 Usage: python serve.py LOOKUPS_FILE [arguments of app.py]
-With PAUSE in the environment every token of an answer takes that many seconds longer. With SAYS models say what stands
-there, answers parted by "|", and their templates know tools (scripted_engine.py).
+With PAUSE in the environment every token of an answer takes that many seconds longer. With SAYS there are no models:
+what stands there is answered, answers parted by "|" (ui/fake_assistant.py).
 """
 
 import ipaddress
@@ -59,9 +59,11 @@ def changed() -> None:
 
         AnswerJob._take = slowly  # type: ignore[method-assign]
     if says := os.environ.get("SAYS"):
-        from tests.ui.scripted_engine import say
+        import omnidraft.app.session
+        from tests.ui.fake_assistant import FakeAssistant
 
-        say(says.split("|"))
+        omnidraft.app.session.Assistant = FakeAssistant  # type: ignore[misc]
+        FakeAssistant.says = says.split("|")
 
 
 def run(lookups: str, arguments: list[str]) -> int:

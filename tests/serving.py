@@ -165,10 +165,10 @@ def make_server(tmp_path: Path) -> Iterator:
         yield lambda *arguments, **more: running.enter_context(serving(tmp_path, *arguments, **more))
 
 
-def served(*arguments: str, **more: str) -> Callable:
-    """A fixture: one app for all tests of a module, with these arguments of `serving`."""
+def served(*arguments: str, scope: str = "module", **more: str) -> Callable:
+    """A fixture: one app for all tests of a module, or of a session, with these arguments of `serving`."""
 
-    @pytest.fixture(scope="module")
+    @pytest.fixture(scope=scope)
     def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         with serving(tmp_path_factory.mktemp("served"), *arguments, **more) as running:
             yield running
@@ -180,9 +180,9 @@ server = served()
 
 
 def served_with(templates: Mapping[str, str], prefix: str) -> Callable:
-    """A fixture: one app for all tests of a module, with a copy of a bundled model per template: prefix and name."""
+    """A fixture: one app for all tests of a session, with a copy of a bundled model per template: prefix and name."""
 
-    @pytest.fixture(scope="module")
+    @pytest.fixture(scope="session")
     def made(tmp_path_factory: pytest.TempPathFactory, models: Path) -> Iterator[Server]:
         folder = tmp_path_factory.mktemp("served")
         home = folder / "app" / "home" / "models"

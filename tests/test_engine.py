@@ -7,7 +7,7 @@ import pytest
 
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.decoding.drafting import common_prefix
-from omnidraft.decoding.events import Finished, Notice, Prefill, Round, Token
+from omnidraft.decoding.events import Finished, Notice, Prefill, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.errors import ModelError
@@ -224,19 +224,6 @@ def test_an_answer_abandoned_anywhere_leaves_the_next_one_unaffected(engine):
         assert same(ask(engine, messages, sampling, FIXED), expected)
 
 
-def test_cancelling_while_the_prompt_is_read_ends_at_once(engine):
-    messages = [user("Tell me more about it. " * 100)]
-    events = []
-    for event in engine.answer(AnswerRequest(messages, GREEDY, FIXED)):
-        events.append(event)
-        if len(events) == 2:
-            engine.cancel()
-    assert events[-1].reason == "cancelled"
-    assert not ids_of(events)
-    assert len(engine.target.model.tokens) < events[-1].statistics.prompt_tokens - 1
-    assert same(ask(engine, [user("Hi.")]), ask(engine, [user("Hi.")], draft=PLAIN))
-
-
 ODD = {
     "emoji": "I 🫶 pizza 👩‍👩‍👧‍👦 and 🇫🇷!",
     "CJK": "请用中文回答：日本語と한국어も",
@@ -272,20 +259,6 @@ def test_odd_text_reaches_the_models_unchanged_and_is_answered(name, models):
 def _rendered(engine, text: str) -> list[int]:
     events = ask(engine, [user(text)], replace(GREEDY, max_tokens=1))
     return engine.target.committed[: events[-1].statistics.prompt_tokens]
-
-
-def test_the_drafter_follows_what_was_verified(engine):
-    """Behind its prompt the drafter's context spells exactly what the target said, after every answer."""
-    for seed in range(4):
-        sampling = SamplingSettings(temperature=0.9, seed=seed, max_tokens=40)
-        draft = DraftSettings(mode="fixed", length=5)
-        events = ask(engine, [user(f"Say something, number {seed}.")], sampling, draft)
-        said = b"".join(e.data for e in events if isinstance(e, Token))
-        context = engine.drafter.model.vocabulary.decode(engine.drafter.committed)
-        assert context.endswith((b" " + said, said))
-        s = events[-1].statistics
-        assert s.accepted <= s.tested <= s.proposed
-        assert sum(s.origins.values()) == s.tokens == sum(e.emitted for e in events if isinstance(e, Round))
 
 
 def resume(engine, messages, begun, sampling=GREEDY, draft=FIXED, *, ids: bool = True, ended: bool = False):

@@ -64,13 +64,13 @@ def cases(count: int, tokens: int) -> list[Case]:
 def differing(target: Path, drafters: dict[bool, Path], asked: list[Case], home: Path) -> tuple[list[Case], int, int]:
     """(cases whose texts differ, tokens, accepted proposals): drafted answers against those of a target alone."""
     plain: dict[Case, list[int]] = {}
-    for threads in (1, 2):
+    for threads in {case.threads for case in asked}:
         with loaded(home, target, None, ModelSettings(n_ctx=2048, threads=threads)) as alone:
             for case in asked:
                 if case.threads == threads:
                     plain[case] = answered(alone, case.asked, case.sampling, PLAIN)[0]
     wrong, accepted = [], 0
-    for threads, smol in itertools.product((1, 2), (False, True)):
+    for threads, smol in {(case.threads, case.smol) for case in asked}:
         with loaded(home, target, drafters[smol], ModelSettings(n_ctx=2048, threads=threads)) as pair:
             for case in asked:
                 if (case.threads, case.smol) == (threads, smol):
@@ -90,9 +90,9 @@ def drafters(models: Path) -> dict[bool, Path]:
 
 
 def test_a_few_answers_of_a_real_model(drafters: dict[bool, Path], tmp_path: Path):
-    wrong, tokens, accepted = differing(real_model(SMOL), drafters, cases(12, 32), tmp_path)
-    assert accepted > 50, "hardly anything was drafted and accepted, so nothing was tested"
-    assert tokens > 300
+    wrong, tokens, accepted = differing(real_model(SMOL), drafters, cases(22, 32)[1::4], tmp_path)
+    assert accepted > 20, "hardly anything was drafted and accepted, so nothing was tested"
+    assert tokens > 100
     assert not wrong
 
 
@@ -175,16 +175,16 @@ def session(tmp_path: Path, models: Path) -> Iterator[Session]:
     made = Session(
         find_data_home(tmp_path / "home"), "ada", str(real_model(SMOL)), str(models / "smol-drafter-q8_0.gguf")
     )
-    made.apply(**{"model.n_ctx": 2048, "draft.mode": "fixed", "draft.length": 6})
+    made.apply(**{"model.n_ctx": 2048, "model.threads": 1, "draft.mode": "fixed", "draft.length": 6})
     made.prepare()
     yield made
     made.close()
 
 
 def test_a_conversation_says_the_same_through_edits_and_continuations(session: Session):
-    answers, accepted, wrong = told_apart(session, cases(3, 16))
-    assert answers > 10
-    assert accepted > 10, "hardly anything was drafted and accepted, so nothing was tested"
+    answers, accepted, wrong = told_apart(session, cases(2, 12))
+    assert answers > 7
+    assert accepted > 5, "hardly anything was drafted and accepted, so nothing was tested"
     assert wrong == 0
 
 

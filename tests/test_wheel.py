@@ -51,6 +51,7 @@ def test_the_command_answers_with_a_bundled_model(run, installed: Path):
     assert str(ROOT) not in listed
 
 
+@pytest.mark.slow
 def test_without_a_command_the_app_is_served(run):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

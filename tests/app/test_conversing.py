@@ -166,3 +166,10 @@ def test_a_change_of_models_is_told_only_where_another_one_has_answered(session)
         asked(session, chat, "Hello")
     notes = [message.meta.get("note") for message in session.store.path(chat) if message.role == "assistant"]
     assert notes == [None, "The other answers from here on."]
+
+
+def test_an_answer_that_was_stopped_before_its_first_word_is_not_read(session, chat):
+    for role, text in (("user", "What is gravity?"), ("assistant", ""), ("user", "And what is light?")):
+        session.store.append(chat.id, role, text)
+    read = conversing.messages_of(session.store.get(chat.id), session.store.path(chat.id))
+    assert [message["role"] for message in read] == ["system", "user", "user"]

@@ -24,13 +24,10 @@ SAMPLING = SamplingSettings(temperature=0.0, max_tokens=12)
 
 
 @pytest.fixture
-def files(models, tmp_path) -> dict[str, Path]:
-    """Targets a, b, c and a drafter, in a folder where they may be changed."""
+def files(models) -> dict[str, Path]:
+    """Targets a, b, c and a drafter."""
     names = {"a": "tiny-target-a", "b": "tiny-target-b", "c": "tiny-target-a2", "drafter": "tiny-drafter"}
-    return {
-        short: Path(shutil.copy(models / f"{name}-f16.gguf", tmp_path / f"{short}.gguf"))
-        for short, name in names.items()
-    }
+    return {short: models / f"{name}-f16.gguf" for short, name in names.items()}
 
 
 @pytest.fixture
@@ -79,30 +76,25 @@ def test_it_answers_as_if_it_were_loaded_anew_and_drafts(assistant, files, tmp_p
     assert end.statistics.reused_tokens > 0
 
 
-CHANGES = ["the file", "the settings", "a template", "what the template says", "a projector beside it"]
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_what_is_opened_otherwise_or_from_other_files_is_not_that_one(assistant, models, files, tmp_path, change):
-    settings, target = ONE, files["c"]
-    template = tmp_path / "template.jinja"
+def test_what_is_opened_otherwise_or_from_other_files_is_not_that_one(assistant, models, files, tmp_path):
+    target, template = Path(shutil.copy(files["c"], tmp_path / "c.gguf")), tmp_path / "template.jinja"
     template.write_text("{% for m in messages %}{{ m['content'] }}{% endfor %}")
-    if change == "what the template says":
-        assistant.settings = replace(assistant.settings, templates=(f"{target.name} = {template}",))
-    first = load(assistant, target)
-    load(assistant, files["b"])
-    if change == "the file":
-        os.utime(target, (1, 1))
-    elif change == "the settings":
-        settings = replace(ONE, n_ctx=512)
-    elif change == "a template":
-        assistant.settings = replace(assistant.settings, templates=(f"{target.name} = {template}",))
-    elif change == "what the template says":
-        template.write_text("{% for m in messages %}* {{ m['content'] }}\n{% endfor %}")
-    else:
-        shutil.copy(models / "mmproj-tiny-target-a2-f16.gguf", tmp_path / "mmproj-c.gguf")
-    assert load(assistant, target, None, settings) is not first
-    assert is_closed(first)
+    own = replace(assistant.settings, templates=(f"{target.name} = {template}",))
+    changes = {
+        "the file": lambda: os.utime(target, (1, 1)),
+        "a template": lambda: setattr(assistant, "settings", own),
+        "what it says": lambda: template.write_text("{% for m in messages %}* {{ m['content'] }}\n{% endfor %}"),
+        "a projector": lambda: shutil.copy(models / "mmproj-tiny-target-a2-f16.gguf", tmp_path / "mmproj-c.gguf"),
+        "the settings": lambda: None,
+    }
+    before = load(assistant, target)
+    for what, change in changes.items():
+        load(assistant, files["b"])
+        change()
+        again = load(assistant, target, None, replace(ONE, n_ctx=512) if what == "the settings" else ONE)
+        assert again is not before, what
+        assert is_closed(before), what
+        before = again
 
 
 def test_an_adapter_that_was_changed_meanwhile_drafts(assistant, files, write_adapter):  # noqa: F811

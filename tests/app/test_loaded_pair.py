@@ -157,13 +157,6 @@ def test_nothing_is_put_back_that_may_be_wrong(assistant, models, tmp_path, chan
         assert second.statistics.reused_tokens == 0
 
 
-def test_a_file_that_is_missing_is_told_in_a_sentence(assistant, models, tmp_path):
-    for _ in range(2):  # with nothing loaded, and in the place of what is
-        with pytest.raises(ModelError, match="missing"):
-            load(assistant, tmp_path / "missing.gguf")
-        load(assistant, models / "tiny-target-a-f16.gguf")
-
-
 # Another drafter beside the same target: nothing that the target has read is read again.
 
 
@@ -202,18 +195,6 @@ def test_the_next_answer_reads_only_what_is_new(make, models, tmp_path, real):
     assert session.drafter_path() == session.assistant.loaded.asked.drafter == drafter
     cost = next(iter(session.assistant.engine.memory.pair_stats.values())).cost
     assert len(cost.passes) > 1  # the target's passes are still known
-
-
-def test_a_drafter_that_cannot_be_loaded_changes_nothing(make, models, tmp_path):
-    session = make(models / "tiny-target-a-f16.gguf")
-    chat = session.store.create("one").id
-    first = asked(session, chat, "What is 23 + 45?")
-    before, broken = session.drafter_path(), tmp_path / "broken.gguf"
-    broken.write_bytes(b"GGUF")
-    with pytest.raises(ModelError):
-        session.choose_drafter(broken)
-    assert session.drafter_path() == before
-    assert asked(session, chat, "And 2 + 3?").reused_tokens >= first.prompt_tokens
 
 
 def test_another_drafter_drafts_for_a_target_whose_file_is_gone(make, models, tmp_path):

@@ -64,11 +64,10 @@ def at_hand(tmp_path, cost: dict[int, float] | None, *found):
     return outlook.at_hand([target, *others], target, SETTINGS, SpeedStore(tmp_path / "speed.json"), known)
 
 
-@pytest.fixture
-def shapes(tmp_path):
-    return {
-        name: read_info(write_hollow(tmp_path / f"{name}.gguf", SHAPES[name], "Q8_0")) for name in ("1B", "3B", "8B")
-    }
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shapes")
+    return {name: read_info(write_hollow(folder / f"{name}.gguf", SHAPES[name], "Q8_0")) for name in ("1B", "3B", "8B")}
 
 
 def test_what_is_not_clearly_smaller_than_the_target_does_not_draft_for_it(tmp_path, shapes, models):

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.app.answer_job import Live
 from omnidraft.app.speeds import ENOUGH, RoundTimes, SpeedStore, speed_key
 from omnidraft.decoding.against_plain import PlainComparison
 from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.depth import PairStats
-from omnidraft.decoding.events import Finished, Round, Token
+from omnidraft.decoding.events import Round
 from omnidraft.settings.config import ModelSettings
-from ui.chat.panel import panel
 
 
 @pytest.fixture
@@ -112,16 +110,3 @@ def test_answers_with_few_plain_rounds_take_those_before():
 def test_no_answer_is_said_to_be_faster_than_its_tokens_per_pass():
     few = pace(*[plain(0.01)] * 4, *[drafted(2, 0.011)] * 4)
     assert few.speedup(earlier=[0.03] * 40) == pytest.approx(12 / 8)
-
-
-def test_the_panel_says_what_plain_decoding_would_have_made():
-    live = Live()
-    for one in [*[plain()] * 10, *[drafted(3, 0.015)] * 10]:
-        for _ in range(one.emitted):
-            live.take(Token(1, b"a", "a", "direct", 0))
-        live.take(one)
-    shown = panel(live, None, plain=live.plain())
-    assert "1.60×" in shown
-    assert "made 100 tokens/s" in shown
-    live.take(Finished("stop", live.statistics))
-    assert panel(live, None, plain=live.plain()) == shown

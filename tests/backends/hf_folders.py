@@ -67,3 +67,17 @@ def change_config(folder: Path, **values: object) -> None:
     """Overwrite entries of config.json."""
     file = folder / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+
+def add_tokens(folder: Path, texts: tuple[str, ...], *, special: bool) -> dict[str, int]:
+    """Append added tokens to a tokenizer.json of either kind; their ids."""
+    file = folder / "tokenizer.json"
+    content = json.loads(file.read_text())
+    used = [*content["model"]["vocab"].values(), *(token["id"] for token in content["added_tokens"])]
+    ids = {text: max(used) + 1 + number for number, text in enumerate(texts)}
+    content["added_tokens"] += [
+        {"id": token, "content": text, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+         "special": special} for text, token in ids.items()
+    ]  # fmt: skip
+    file.write_text(json.dumps(content))
+    return ids

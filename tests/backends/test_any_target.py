@@ -76,10 +76,9 @@ def test_rows_of_one_pass_equal_single_passes(target: LanguageModel):
     assert target.extend(ids_of(target, 3), 0).shape == (0, target.vocabulary.size)
 
 
-@pytest.mark.parametrize("count", [64, 65, 200])
-@pytest.mark.parametrize("rows", [1, 10, 100])
+@pytest.mark.parametrize(("count", "rows"), [(64, 64), (65, 1), (200, 100)])
 def test_long_prompts_are_read_in_batches_and_only_the_last_rows_given(target: LanguageModel, count: int, rows: int):
-    ids, rows = ids_of(target, count), min(rows, count)
+    ids = ids_of(target, count)
     logits = target.extend(ids, rows).copy()
     assert logits.shape == (rows, target.vocabulary.size)
     assert target.tokens == ids

@@ -101,16 +101,15 @@ def stopped_behind_a_picture(engine: Engine, messages: list) -> None:
 
 
 @needs_eyes
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_the_same_text_with_and_without_drafter_and_cache(make_engine, kind, temperature):
+def test_the_same_text_with_and_without_drafter_and_cache(make_engine, kind):
     plain, drafting = make_engine(kind, drafts=False), make_engine(kind)
     proposed = 0
     for seed, messages in enumerate(CONVERSATIONS.values()):
         plain.forget()
-        expected, _ = answer(plain, messages, PLAIN, temperature, seed)
+        expected, _ = answer(plain, messages, PLAIN, 1.0, seed)
         if seed % 4 == 3:
             stopped_behind_a_picture(drafting, messages)
-        ids, statistics = answer(drafting, messages, FIXED, temperature, seed)
+        ids, statistics = answer(drafting, messages, FIXED, 1.0, seed)
         assert ids == expected
         proposed += statistics.proposed
     assert proposed > 20

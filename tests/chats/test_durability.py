@@ -150,42 +150,6 @@ def test_a_deletion_that_was_killed_is_finished_at_the_next_opening(tmp_path, po
         assert store.snapshot(kept.id) == before
 
 
-WRITER = """
-import sys
-from omnidraft.chats import ChatStore
-store = ChatStore(sys.argv[1])
-chat = store.create("killed").id
-print(chat, flush=True)
-turn = 0
-while True:
-    turn += 1
-    store.append(chat, "user", f"question {turn}")
-    answer = store.append(chat, "assistant", "")
-    for step in range(5):
-        store.save_partial(answer.id, "x" * 300 * step)
-    store.save_partial(answer.id, f"answer {turn} " + "x" * 5000, {"turn": turn}, final=True)
-    print(turn, flush=True)
-"""
-
-
-def test_killed_while_writing_nothing_that_was_reported_is_lost(tmp_path):
-    path = tmp_path / "chats.sqlite"
-    for wait in (0.0, 0.02, 0.05, 0.1):
-        child = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
-        chat = child.stdout.readline().strip()
-        time.sleep(wait)
-        child.send_signal(signal.SIGKILL)
-        reported = len(child.stdout.read().split())
-        child.wait()
-        with ChatStore(path) as store:
-            assert store._db.all("PRAGMA integrity_check") == [("ok",)]
-            assert store._db.all("PRAGMA foreign_key_check") == []
-            contents = [m.content.split(" x")[0] for m in store.path(chat)]
-        expected = [f"{kind} {turn}" for turn in range(1, reported + 1) for kind in ("question", "answer")]
-        assert contents[: len(expected)] == expected
-        assert len(contents) <= len(expected) + 3
-
-
 def test_the_index_of_an_earlier_version_goes_with_the_words_it_held(tmp_path):
     path = tmp_path / "chats.sqlite"
     earlier = open_database(path, schema.APPLICATION_ID, schema.MIGRATIONS[:-1])

@@ -86,7 +86,7 @@ def test_an_id_that_none_of_ours_could_be_is_replaced(store, chat, id):
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["user", "assistant"]), TEXTS), max_size=12), TEXTS)
 def test_any_tree_survives_json(tmp_path_factory, turns, system):
     with ChatStore(tmp_path_factory.mktemp("json") / "chats.sqlite") as store:

@@ -88,7 +88,7 @@ KINDS = st.sampled_from(["append", "root", "child", "edit", "select"])
 ACTIONS = st.lists(st.tuples(KINDS, st.integers(0, 30)), max_size=25)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(ACTIONS)
 def test_any_sequence_of_edits_and_selections_agrees_with_brute_force(tmp_path_factory, actions):
     model, ids = Model(), []
@@ -137,7 +137,7 @@ def test_a_turn_is_deleted_with_its_answers_and_what_followed_moves_up(store, ch
         store.delete_turn(a2.id)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(steps=st.lists(st.tuples(st.sampled_from(["ask", "edit", "again", "select", "delete"]), st.integers(0, 50)),
                       max_size=25))  # fmt: skip
 def test_one_version_of_every_turn_is_shown_whatever_is_deleted(tmp_path_factory, steps):

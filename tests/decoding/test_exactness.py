@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable
 
@@ -16,7 +15,7 @@ from omnidraft.vocab import TokenKind
 from tests.decoding import toys
 
 LENGTH = 4  # tokens of an answer: the first comes without drafting, three are speculated
-moderate = pytest.mark.parametrize("answers", [8_000, pytest.param(15_000, marks=pytest.mark.slow)])
+moderate = pytest.mark.parametrize("answers", [4_000, pytest.param(15_000, marks=pytest.mark.slow)])
 
 
 def answer(target, sampling, seed, speculation=None) -> tuple[int, ...]:
@@ -96,9 +95,9 @@ def test_two_hundred_thousand_answers_are_indistinguishable_from_direct_sampling
 ])  # fmt: skip
 def test_same_seed_same_text_with_or_without_drafter_cache_and_length(settings):
     sampling = SamplingSettings.unfiltered(max_tokens=40, **settings)
-    for seed in range(20):
+    for seed in range(8):
         plain = answer(toys.target(), sampling, seed)
-        for cached, length in itertools.product((True, False), (1, 3, 7)):
+        for cached, length in ((True, 1), (True, 7), (False, 3)):
             speculation = toys.speculation(toys.drafter(), toys.translator(cached), length)
             assert answer(toys.target(), sampling, seed, speculation) == plain
 
@@ -109,7 +108,7 @@ def test_coupled_acceptance_lies_between_its_bounds():
     sampling = SamplingSettings.unfiltered(temperature=1.0, max_tokens=2)
     tested = accepted = 0
     lower = upper = 0.0
-    for seed in range(4_000):
+    for seed in range(2_000):
         speculation = toys.speculation(drafter, translate, 1)
         events = list(toys.decoded(target, toys.PROMPT, sampling, seed, speculation))
         statistics = next(e.statistics for e in events if isinstance(e, Finished))

@@ -8,7 +8,7 @@ from tests.decoding.recorded import TARGETS, speeds
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-@pytest.mark.parametrize("task", ["math", "code", "dialogue", "qa", None])
+@pytest.mark.parametrize("task", ["code", "qa", None])
 def test_close_to_the_best_fixed_length_of_the_text_and_to_plain_decoding(target, task):
     found = [dict(speeds(target, task, seed)) for seed in range(3)]
     adaptive = fmean(one.pop("adaptive") for one in found)

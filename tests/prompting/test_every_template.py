@@ -20,8 +20,7 @@ from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.hf_vocab import read_tokenizer_json
-from tests.backends.hf_folders import write_tokenizer
-from tests.backends.spm_tokenizers import add_tokens
+from tests.backends.hf_folders import add_tokens, write_tokenizer
 from tests.fakes import ToyModel
 from tests.prompting.every_template import MARKER, each_template, source
 from tests.prompting.following import text
@@ -116,11 +115,8 @@ def words(rng: random.Random, markers: Sequence[str]) -> str:
     return "".join(rng.choice([*MEANT, *markers, "\n", " "]) for _ in range(rng.randrange(1, 6))) or "."
 
 
-@pytest.mark.parametrize("special", [True, False], ids=["control", "user-defined"])
 @each_template
-def test_a_prompt_depends_on_the_conversation_alone(
-    name: str, special: bool, folder: Path, vocabulary: Vocabulary, tmp_path: Path
-):
+def test_a_prompt_depends_on_the_conversation_alone(name: str, folder: Path, vocabulary: Vocabulary, tmp_path: Path):
     """Whatever was answered before, the same is read; typed markers stay text, and answers keep their own ids."""
     written = source(name).replace("+ datetime +", "+ 'now' +")  # one writes the second of the day into every prompt
     rendered = text(ChatTemplate(written, vocabulary), CHAT)
@@ -128,7 +124,7 @@ def test_a_prompt_depends_on_the_conversation_alone(
     markers = tuple(sorted(found, key=len, reverse=True))
     (tmp_path / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
     rng, turns = random.Random(name), []
-    add_tokens(tmp_path, markers, special=special)
+    add_tokens(tmp_path, markers, special=True)
     vocabulary = read_tokenizer_json(tmp_path / "tokenizer.json")
     engine = Engine(ToyModel(vocabulary, drawn(vocabulary), n_ctx=60_000), ChatTemplate(written, vocabulary))
 

@@ -59,7 +59,7 @@ def test_what_cannot_be_followed_is_refused_at_once(rules, told):
     ('root ::= ("a"?){0,1000000}', "a" * 500, "ab"),
     ('root ::= x\nx ::= "a" x "b" | "a" x "c" | ""', "aaaabcbc", "aaab"),
     ('root ::= "a" | root "a"', "a" * 500, "ab"),
-    ('root ::= root root | "a"', "a" * 500, "ab"),
+    ('root ::= root root | "a"', "a" * 200, "ab"),
     ('root ::= y root "b" | "a"\ny ::= z\nz ::= "c" | ""', "ccabb", "ccac"),
     ('root ::= "ab"{2,3} | "abc" "d"', "abcd", "abc"),
     ('root ::= [a-z]+ "x" y?\ny ::= "(" y ")" | ""', "abxx(())", "ab"),

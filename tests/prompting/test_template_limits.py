@@ -15,7 +15,6 @@ SECONDS = 20  # of the processor; unlimited most of these take hours, or all mem
 ASK = [{"role": "user", "content": "Hi"}]
 DOUBLING = "{% set x = 'ab' %}" + "{% set x = x OP x %}" * 40 + "{{ x | length }}"
 NESTED = "{% set x = [1, 2] %}" + "{% set x = [x, x] %}" * 60
-BIG = "{% set big = 'a' * 999999 %}{% for i in range(99999) %}"
 
 
 @pytest.mark.parametrize("source", [
@@ -25,9 +24,7 @@ BIG = "{% set big = 'a' * 999999 %}{% for i in range(99999) %}"
     "{{ 'a' * 10**10 }}", "{{ [0] * 10**9 }}", "{{ '{:999999999}'.format(1) }}",
     "{{ messages | tojson(indent=10**9) }}", "{{ 'a'.center(10**9) }}", "{{ [1] | slice(10**10) | list }}",
     "{{ ('a' * 99999) | replace('a', 'b' * 999999) }}", DOUBLING.replace("OP", "~"), NESTED + "{{ x | tojson }}",
-    NESTED + NESTED.replace("x", "y") + "{{ x == y }}",
     "{% macro m(n) %}{{ m(n - 1) }}{{ m(n - 1) }}{% endmacro %}{{ m(900) }}",
-    BIG + "{% set x = big | upper %}{% endfor %}",
 ])  # fmt: skip
 def test_what_asks_for_too_much_is_refused_soon(vocabulary, source):
     begun = RENDERING.seconds

@@ -1,5 +1,8 @@
-"""The fixtures of tests/serving.py."""
+"""Apps for all of these tests: none of them leaves anything that another one would see."""
 
-from tests.serving import make_server, server
+from tests.prompting.tool_templates import TEMPLATES
+from tests.serving import make_server, served, served_with
 
-__all__ = ["make_server", "server"]
+__all__ = ["make_server"]
+server = served(scope="session")
+tooled = served_with(TEMPLATES, "tools-")

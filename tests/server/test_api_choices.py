@@ -11,21 +11,9 @@ import pytest
 
 from omnidraft.storage.paths import BUNDLED_MODELS
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
-from tests.backends.hf_folders import write_folder
 from tests.server.test_api import ASK, MODEL, client
-from tests.serving import SETTINGS, Server, write_settings
 
 PROMPT = "Once there was a"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """The app, with a Hugging Face folder beside the bundled models."""
-    made = Server(tmp_path_factory.mktemp("choices") / "app")
-    folder = write_folder(made.data / "mine" / "a-folder")
-    write_settings(made, f'model_folders = ["{folder.parent}"]\n{SETTINGS}')
-    yield made.start()
-    made.kill()
 
 
 def chat(server, speculation: bool = True, **more):
@@ -214,7 +202,6 @@ REFUSED = [
     ("embeddings", {"input": [-1]}, "does not know"),
     ("embeddings", {"input": "a", "encoding_format": "hex"}, "encoding_format"),
     ("embeddings", {"input": "a", "dimensions": 7}, "dimensions can only be"),
-    ("embeddings", {"input": "a", "model": "a-folder"}, "cannot compute embeddings"),
 ]
 
 

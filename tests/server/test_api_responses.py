@@ -13,12 +13,9 @@ from omnidraft.server.api.responses import chat_body
 from tests.prompting.tool_templates import TEMPLATES
 from tests.server.test_api import ASK, MODEL, client
 from tests.server.test_api_tools import PARAMETERS, TOOLS, is_weather
-from tests.serving import served_with
 
 WEATHER = {"type": "function", "name": "weather", "description": "Tells it.", "parameters": PARAMETERS}
 TEXT = ASK[0]["content"]
-
-tooled = served_with(TEMPLATES, "tools-")
 
 
 def respond(server, **more):

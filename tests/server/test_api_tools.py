@@ -10,7 +10,6 @@ import pytest
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.prompting.tool_templates import TEMPLATES
 from tests.server.test_api import ASK, MODEL, client
-from tests.serving import served_with
 
 PARAMETERS = {
     "type": "object",
@@ -23,7 +22,9 @@ TOOLS = [
 ]
 
 
-server = served_with(TEMPLATES, "tools-")
+@pytest.fixture
+def server(tooled):
+    return tooled
 
 
 def ask(server, template: str, **more):

@@ -17,6 +17,7 @@ from tests.until import until
 JUMPING = ROOT / "tests/jumping_clock"
 
 
+@pytest.mark.slow
 def test_answers_are_the_same(make_server):
     server = make_server(PYTHONPATH=str(JUMPING))
     body = {"max_tokens": 12, "messages": [{"role": "user", "content": "What is 2 + 3?"}]}

@@ -9,9 +9,8 @@ import time
 import pytest
 
 from tests.real import QWEN, SMOL, real_model
-from tests.serving import SETTINGS, Server, served
+from tests.serving import SETTINGS, Server
 
-server = served()
 UNKNOWN = [
     ("GET", "/gradio_api/queue/data?session_hash=unknown", None),
     ("POST", "/gradio_api/queue/join", {"session_hash": "x", "fn_index": 99999, "data": []}),
@@ -35,8 +34,9 @@ def test_what_gradio_does_not_know_is_a_line_in_the_log(server, method, path, bo
     assert written.count("\n") <= 1
 
 
-@pytest.mark.parametrize("name", [SMOL, QWEN])
-@pytest.mark.parametrize("after", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize(("name", "after"), [
+    (SMOL, 0.5), *(pytest.param(QWEN, after, marks=pytest.mark.slow) for after in (0.1, 0.5, 1.0)),
+])  # fmt: skip
 def test_an_end_while_a_model_is_loaded_is_no_wait(tmp_path, name, after):
     """The next start finds the data free."""
     (tmp_path / "app/home/profiles/default").mkdir(parents=True)

@@ -12,9 +12,14 @@ from dataclasses import dataclass, field
 import psutil
 import pytest
 
+from tests.serving import served
+
 MODELS = ("tiny-target-a-f16", "tiny-target-b-f16", "tiny-target-a2-f16")
 CLIENTS = 8
 pytestmark = pytest.mark.skipif(not hasattr(psutil.Process, "num_fds"), reason="open files are counted so elsewhere")
+
+
+server = served()  # its memory and its files are counted
 
 
 def post(server, body: dict) -> tuple[int, dict, bytes]:

@@ -96,6 +96,7 @@ def slowed(running: threading.Event, share: float) -> None:
                     running.wait(0.1 * share)
 
 
+@pytest.mark.slow
 def test_waiting_for_a_busy_processor_takes_none_of_a_childs_time():
     """One second of work, of which two are allowed, takes six."""
     over = threading.Event()

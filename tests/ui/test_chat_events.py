@@ -323,6 +323,8 @@ def test_what_was_sent_leaves_the_box_and_comes_back_if_it_is_refused(page, ada)
     update = page.ask("Hello", chat)
     ada.job.join(10)
     assert (update["box"], update["attached"], update["editing"]) == ("", [], None)
+    asked = page.turn(chat, kind="edit", id=ada.store.path(chat)[0].id)
+    assert (asked["box"], asked["attached"]) == ("Hello", FILES), "an edited one keeps its files"
     begun_by_api(ada)
     update = page.ask("And now?", chat)
     assert (update["box"], update["attached"], update["send"].visible) == ("And now?", FILES, True)
@@ -412,6 +414,14 @@ def test_an_answer_can_be_edited_and_its_old_version_stays(page, ada):
     assert len(ada.assistant.answered) == asked, "no model was asked"
     answered(ada, chat, "three")
     assert contents(ada, chat)[:3] == ["one", "In my words", "three"]
+
+
+def test_a_conversation_goes_on_from_any_turn_as_another_one(page, ada):
+    chat, (_, said, *_) = spoken(ada)
+    update = page.turn(chat, kind="fork", id=said.id)
+    assert "the other one stays as it was" in update["notice"]
+    assert contents(ada, update["chat_id"]) == ["one", "answer one"]
+    assert len(contents(ada, chat)) == 4
 
 
 def test_a_turn_can_be_deleted_but_not_while_it_is_answered(page, ada):

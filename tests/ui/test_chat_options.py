@@ -8,6 +8,7 @@ import gradio as gr
 import pytest
 
 from omnidraft.chats import ChatStore, Conversation
+from omnidraft.errors import SettingsError
 from omnidraft.settings.config import AppSettings, SamplingSettings, describe
 from ui.chat import options as chat_options
 
@@ -47,7 +48,7 @@ def test_thinking_offers_what_the_model_can_be_told(options, words, chosen, offe
     assert (shown.value, shown.visible) == (chosen, visible)
 
 
-def test_an_emptied_longest_answer_and_thinking_are_kept_with_the_conversation(tmp_path):
+def test_what_is_written_in_the_options_is_kept_with_the_conversation_or_refused(tmp_path):
     with ChatStore(tmp_path / "chats.sqlite") as store:
         session = SimpleNamespace(store=store, settings=AppSettings())
         chat, s = store.create().id, SamplingSettings()
@@ -56,3 +57,7 @@ def test_an_emptied_longest_answer_and_thinking_are_kept_with_the_conversation(t
         assert store.get(chat).sampling == SamplingSettings(max_tokens=5, thinking="off")
         chat_options.store(session, chat, "", *values, None, "", "auto")
         assert store.get(chat).sampling is None, "as the profile has it"
+        chat_options.store(session, chat, "You are a lighthouse.", *values, None, " 7 ", "auto")
+        assert (store.get(chat).system, store.get(chat).sampling.seed) == ("You are a lighthouse.", 7)
+        with pytest.raises(SettingsError, match="The seed is a whole number or empty"):
+            chat_options.store(session, chat, "", *values, None, "not a number", "auto")

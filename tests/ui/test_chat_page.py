@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
 
 from tests.exports import elsewhere
-from tests.prompting.thinking_templates import SWITCHED
 from tests.serving import served
-from tests.ui.chatting import answers, ask, choose, exported, new_chat, questions, tab, titles, unfold, wait_idle, write
+from tests.ui.chatting import answers, ask, choose, exported, new_chat, questions, tab, titles, wait_idle, write
 from tests.ui.conftest import SETTINGS, kept_page
 
 # It drafts at a fixed length, for whether drafting pays depends on who else is busy.
@@ -147,57 +145,3 @@ def test_the_target_changes_in_the_middle_of_a_conversation_and_says_what_happen
     choose(page, "#od-target", "tiny-target-a ")
     page.wait_for_selector("#od-notice >> text=tiny-target-a answers")
     assert server.log.count("loaded tiny-target-b") == 1  # one choice, one load
-
-
-@pytest.mark.browser_slow
-def test_options_belong_to_the_conversation(server, pages):
-    page = pages.open(server)
-    new_chat(page)
-    tab(page, "Options")
-    unfold(page)
-    write(page, "#od-system textarea", "You are a lighthouse.")
-    write(page, "#od-max-tokens input", "5")
-    write(page, "#od-seed input", "not a number")
-    page.wait_for_selector("#od-notice >> text=The seed is a whole number")
-    write(page, "#od-seed input", "7")
-    page.wait_for_function("!document.querySelector('#od-notice').innerText.includes('seed')")
-    page.click("#od-spec input")
-    ask(page, "Who are you?")
-    assert "5 tokens in" in page.inner_text("#od-live") or "length limit" in page.inner_text("#od-notice")
-    page.reload()
-    page.wait_for_selector("#od-chat .bot-row")
-    tab(page, "Options")
-    assert page.input_value("#od-system textarea") == "You are a lighthouse."
-    assert page.input_value("#od-seed input") == "7"
-    assert not page.is_checked("#od-spec input")
-    new_chat(page)
-    assert page.is_checked("#od-spec input")
-
-
-@pytest.mark.browser_slow
-def test_thinking_is_switched_where_the_template_knows_it(make_server, pages, tmp_path):
-    """By a template of one's own, which counts for the target that it was named for alone."""
-    template = tmp_path / "own.jinja"
-    template.write_text(SWITCHED)
-    page = pages.open(make_server(settings=f"templates = ['tiny-target-a-f16.gguf = {template}']\n" + SETTINGS))
-
-    def prompt_tokens() -> int:
-        return int(re.search(r"of ([\d,]+) prompt tokens", page.inner_text("#od-live"))[1].replace(",", ""))
-
-    new_chat(page)
-    tab(page, "Options")
-    page.wait_for_selector("#od-thinking", state="hidden")
-    ask(page, "Who are you?")
-    page.wait_for_selector("#od-thinking", state="visible")
-    tab(page, "Speed")
-    thinking = prompt_tokens()
-    new_chat(page)
-    tab(page, "Options")
-    choose(page, "#od-thinking", "off")
-    ask(page, "Who are you?")
-    tab(page, "Speed")
-    assert prompt_tokens() > thinking, "thoughts that the prompt opens and closes"
-    choose(page, "#od-target", "tiny-target-b")
-    page.wait_for_selector("#od-notice >> text=answers from here on")
-    tab(page, "Options")
-    page.wait_for_selector("#od-thinking", state="hidden")

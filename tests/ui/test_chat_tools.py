@@ -131,6 +131,7 @@ def test_the_question_says_what_runs_outside(ada):
 scripted_server = served(settings="[model]\nthreads = 1\n", SAYS=f"Let me see. {SUM}|It is 42.")
 
 
+@pytest.mark.browser_slow
 def test_in_a_browser_a_call_waits_and_goes_on_when_it_is_allowed(scripted_server, pages):
     page = pages.open(scripted_server)
     arrived(page)

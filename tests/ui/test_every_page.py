@@ -72,6 +72,7 @@ def test_the_chat(server, pages, tmp_path):
     no_barriers(page)
 
 
+@pytest.mark.browser_slow
 def test_the_chat_on_a_phone(server, pages):
     page = pages.open(server, width=390, height=844)
     arrived(page)
@@ -140,6 +141,7 @@ def test_words_of_the_field_are_explained_where_they_stand(seen):
         assert page.inner_text("#od-bubble") == MEANINGS[word], word
 
 
+@pytest.mark.browser_slow
 def test_pages_keep_nobody_out(seen):
     page, path, touch = seen
     if path in ("/", "/drift-lab") or touch:

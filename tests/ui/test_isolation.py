@@ -81,6 +81,7 @@ def test_a_page_shows_its_own_profile(people, page):
 def test_what_one_does_on_the_learning_page_stays_there(people, hers):
     ada, grace, _ = people
     assert 'data-state=\\"paused' in grace.click("od-learning-pause", [])
+    assert "Nothing was forgotten" in grace.click("od-forget-all", ["forget"])
     assert "Removed" in grace.click("od-forget-all", ["forget everything"])
     seen = ada.arrive("learning")
     assert 'data-state=\\"paused' not in seen

@@ -39,6 +39,7 @@ def traces(server: Server, text: str) -> list[str]:
     return [path.name for path in root.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
 
 
+@pytest.mark.browser_slow
 def test_a_page_with_nothing_learned_says_what_will_happen(server, pages):
     page = open_learning(pages, server)
     page.wait_for_selector(".od-explain >> text=Nothing learned yet")
@@ -66,25 +67,6 @@ def forget(page, title: str) -> None:
     page.click(f"{row} [data-kind=ask-delete]")
     page.click(f"{row} [data-kind=forget]")
     page.wait_for_selector("#od-notice >> text=Removed: 1 conversation")
-
-
-def test_a_conversation_is_forgotten_everywhere_and_everything_only_when_typed(server, pages):
-    page = converse(pages, server, 1)
-    assert traces(server, SECRET)
-    forget(page, SECRET)
-    assert not traces(server, SECRET)
-    assert traces(server, "Tom has 12 apples")
-    page.goto(f"{server.origin}/learning")
-    page.wait_for_selector("#od-learning-state p")
-    page.click("#od-forget-all")
-    said(page, "Nothing was forgotten")
-    write(page, "#od-forget-typed input", "forget everything")
-    page.click("#od-forget-all")
-    said(page, "Removed: ")
-    assert not traces(server, "Tom has 12 apples")
-    page.goto(server.origin)
-    arrived(page)
-    ask(page, "It goes on.")
 
 
 @pytest.mark.browser_slow

@@ -76,6 +76,7 @@ def test_a_model_is_downloaded_stopped_continued_and_found(make_server, pages, h
     assert not any("hf_secret" in value for headers in hub.headers for value in headers.values())
 
 
+@pytest.mark.browser_slow
 def test_how_models_are_loaded_is_set_beside_them(server, pages):
     page = pages.open(server, "/models")
     card = ".od-models li:has(h3:text-is('tiny-target-b'))"
@@ -142,6 +143,7 @@ def test_what_a_model_sees_through_is_chosen_in_its_row(make_server, pages):
     page.wait_for_selector(f"{row} >> text=sees pictures")
 
 
+@pytest.mark.browser_slow
 def test_a_file_is_listed_by_its_path_and_stays_where_it_is(make_server, pages, models, tmp_path):
     file = tmp_path / "elsewhere" / "mine.gguf"
     file.parent.mkdir()

@@ -72,6 +72,7 @@ def test_at_work_it_says_which_layers_lie_where(session):
 
 
 @needs_rpc
+@pytest.mark.browser_slow
 def test_in_a_browser(make_server, pages):
     with workers(1) as running:
         view = pages.open(make_server(), "/models")

@@ -15,7 +15,7 @@ LONG = "Supercalifragilisticexpialidocious_and_a_name_without_any_place_to_break
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """An app with many conversations, whose answers take a while."""
-    made = Server(tmp_path_factory.mktemp("many") / "app", environment={"PAUSE": "0.05"})
+    made = Server(tmp_path_factory.mktemp("many") / "app", environment={"PAUSE": "0.3"})
     write_settings(made, SETTINGS)
     with ChatStore(made.data / "home/profiles/default/chats.sqlite") as store:
         for number in range(MANY):

@@ -7,6 +7,7 @@ import pytest
 from tests.ui.chatting import arrived, ask, titles, write
 
 
+@pytest.mark.browser_slow
 def test_two_profiles_in_two_browsers_see_nothing_of_each_other(server, pages):
     first = pages.open(server, "/profiles")
     first.wait_for_selector(".od-card >> text=in use here")

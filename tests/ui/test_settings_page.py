@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from omnidraft.settings.config import AppSettings, describe
 from tests.ui.chatting import arrived, ask, choose, field, said, settle, unfold
 from tests.ui.conftest import kept_page
@@ -47,6 +49,7 @@ def test_every_setting_has_a_field_with_a_line_of_help(page):
             assert len(help_text) > 15, setting.name
 
 
+@pytest.mark.browser_slow
 def test_a_change_takes_effect_at_once_or_says_what_it_waits_for_and_is_kept(server, pages):
     page = pages.open(server)
     arrived(page)

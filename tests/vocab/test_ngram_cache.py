@@ -3,10 +3,7 @@
 import gc
 import json
 import os
-import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from contextlib import closing
 from unittest.mock import patch
@@ -19,7 +16,7 @@ from sqlitedict import SqliteDict
 from omnidraft.errors import StorageError
 from omnidraft.settings.config import CacheSettings
 from omnidraft.vocab import NgramCache
-from tests.vocab.conftest import ROOT, pair_map
+from tests.vocab.conftest import pair_map
 
 POLICIES = ("lru", "lfu", "lfu-aging")
 
@@ -259,40 +256,6 @@ def test_pairs_share_a_file_but_no_entries(path):
     assert [len(stored(path, pair)) for pair in pairs] == [3, 5]
 
 
-CHILD = """
-import sys, time
-from pathlib import Path
-from omnidraft.settings.config import CacheSettings
-from omnidraft.vocab import NgramCache, PairMap
-from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
-root, path = Path(sys.argv[1]), Path(sys.argv[2])
-names = ("tiny-drafter", "tiny-target-a")
-pair = PairMap.build(*(read_gguf_vocabulary(root / "models" / f"{n}-f16.gguf") for n in names), None)
-cache = NgramCache.open(path, pair, CacheSettings(seed=False))
-tokens = [t for t, pieces in enumerate(pair.expansions) if len(pieces) > 1]
-for token in tokens[:120]:
-    cache.learn(token, "chat")
-cache.commit()
-for token in tokens[120:150]:
-    cache.learn(token, "chat")
-print("answered", flush=True)
-time.sleep(60)
-"""
-
-
-def test_committed_answers_survive_a_kill(pair, path):
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(ROOT), str(path)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert child.stdout.readline() == "answered\n"
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    assert stored(path, pair) == set(ids(pair, 120))
-
-
 class Bomb:
     def __reduce__(self):
         return (os.mkdir, (os.environ["BOMB"],))
@@ -408,6 +371,7 @@ def test_clearing_leaves_only_seeds_and_no_trace_in_the_file(pair, path):
     assert not stored(path, pair)
 
 
+@pytest.mark.slow
 def test_twenty_thousand_entries_open_in_a_few_times_what_reading_them_takes(path):
     """In processor time, and against plain reading and parsing a moment before: the machine may be busy or slow."""
     pair = pair_map("llama-spm", "qwen2")

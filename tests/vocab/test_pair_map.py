@@ -9,8 +9,8 @@ from omnidraft.vocab import PairMap
 from tests.vocab.conftest import PAIRS, REFERENCE_NAMES, pair_map, vocabulary
 
 QUICK = [
-    ("llama-spm", "gpt-2"), ("gpt-2", "phi-3"), ("phi-3", "llama-spm"), ("llama-spm", "qwen2"),
-    ("tiny-drafter", "tiny-target-a"), ("tiny-drafter", "tiny-target-b"),
+    ("llama-spm", "gpt-2"), ("llama-spm", "qwen2"), ("tiny-drafter", "tiny-target-a"),
+    ("tiny-drafter", "tiny-target-b"),
 ]  # fmt: skip
 
 
@@ -44,10 +44,9 @@ def test_every_pair_expands_exactly(drafter):
         assert_expansions_are_exact(PairMap.build(vocabulary(drafter), vocabulary(target), None))
 
 
-@pytest.mark.parametrize(("target", "count"), [("qwen2", 26_342), ("llama-bpe", 26_599)])
-def test_a_llama_drafter_shares_this_many_byte_strings(target, count):
-    pair = pair_map("llama-spm", target)
-    assert (pair.shared, pair.drafter.size) == (count, 32_000)
+def test_a_llama_drafter_shares_this_many_byte_strings():
+    pair = pair_map("llama-spm", "qwen2")
+    assert (pair.shared, pair.drafter.size) == (26_342, 32_000)
 
 
 def test_ordinary_pieces_are_preferred_over_byte_tokens():

@@ -8,8 +8,7 @@ import pytest
 from omnidraft.backends.hf.target import HfTarget
 from omnidraft.settings.config import ModelSettings, SamplingSettings
 from tests.answering import PLAIN, answered, loaded
-from tests.backends.hf_folders import change_config, write_tokenizer
-from tests.backends.spm_tokenizers import add_tokens
+from tests.backends.hf_folders import add_tokens, change_config, write_tokenizer
 
 TEMPLATE = """{%- for m in messages %}
 {{- '<|start|>' + m.role + ('<|channel|>final' if m.role == 'assistant' else '') }}

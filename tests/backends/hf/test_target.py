@@ -129,17 +129,11 @@ def test_the_vocabulary_and_the_logits_are_those_of_the_gguf_beside_it(shared: P
         np.testing.assert_allclose(target.extend(ids, 10), file.extend(ids, 10), atol=0.05)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("name", ["random", "tiny-target-b"])
-def test_the_text_is_the_same_with_and_without_drafter(name, temperature, request, models, tmp_path):
-    path = request.getfixturevalue("folder" if name == "random" else "shared")
-    path = path if name == "random" else path / "bundle" / name
-    sampling = SamplingSettings(temperature=temperature, seed=5, max_tokens=40)
-    asked = ("Hello there, how are you?", "Write a short story about a king.", "What is 12 + 30?")
-    with loaded(tmp_path, path, models / "tiny-drafter-f16.gguf") as assistant:
-        ends = same_with_drafter(assistant, asked, sampling)
+def test_the_text_is_the_same_with_and_without_drafter(folder: Path, models: Path, tmp_path: Path):
+    sampling = SamplingSettings(temperature=1.0, seed=5, max_tokens=40)
+    with loaded(tmp_path, folder, models / "tiny-drafter-f16.gguf") as assistant:
+        ends = same_with_drafter(assistant, ("Hello there, how are you?", "What is 12 + 30?"), sampling)
     assert sum(end.statistics.proposed for end in ends) > 20
-    assert name == "random" or sum(end.statistics.accepted for end in ends) > 0
 
 
 def test_nothing_imports_torch_unless_a_folder_is_loaded(models: Path, tmp_path: Path):

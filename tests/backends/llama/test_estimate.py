@@ -80,7 +80,7 @@ SHAPES = {
 }
 
 
-LONG = set(list(SHAPES)[3:])  # seconds each
+LONG = {"bundled, a short context", *list(SHAPES)[3:]}  # seconds each
 
 
 @pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in SHAPES])

@@ -98,11 +98,10 @@ def test_a_recurrent_drafter_cannot_rewind_and_says_why(tiny_model: Callable[[st
         drafter.rewind(0)  # starting over always works
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("name", METHODS)
-def test_the_text_is_the_same_with_and_without_drafter(tiny_model, name, temperature, models, tmp_path):
+@pytest.mark.parametrize("name", ["mamba", "qwen35"])
+def test_the_text_is_the_same_with_and_without_drafter(tiny_model, name, models, tmp_path):
     settings = ModelSettings(n_ctx=256, threads=1)
-    sampling = SamplingSettings(temperature=temperature, seed=5, max_tokens=40)
+    sampling = SamplingSettings(temperature=1.0, seed=5, max_tokens=40)
     with loaded(tmp_path, tiny_model(name), models / "tiny-drafter-f16.gguf", settings) as assistant:
         ends = same_with_drafter(assistant, ("t5t9", "t1 and t2", "t5t9"), sampling)
     assert all(end.draft_disabled_reason is None for end in ends)

@@ -8,7 +8,6 @@ import contextlib
 import random
 import threading
 import time
-from dataclasses import replace
 
 import psutil
 import pytest
@@ -18,48 +17,17 @@ from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.session import Session
 from omnidraft.decoding.events import Token
 from omnidraft.errors import OmniDraftError
-from omnidraft.lab.prompts import load_prompts
-from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
-from tests.answering import answered, loaded
 from tests.backends.remote import namespace
 from tests.lent import Worker, named, needs_rpc, workers
 
 pytestmark = [needs_rpc, pytest.mark.timeout(900)]  # targets load again and again, also on a busy machine
-DRAFTED = DraftSettings(mode="fixed", length=4)
 
 
 @pytest.fixture(scope="module")
 def running():
     with workers(2) as made:
         yield made
-
-
-def spread(running) -> ModelSettings:
-    return ModelSettings(threads=1, n_ctx=1024, workers=named(running), split="1,1,1")
-
-
-def same_text(
-    home, target, drafter, one: ModelSettings, other: ModelSettings, prompts, temperature: float, tokens: int = 48
-) -> bool:
-    """Whether all answers are the same under both settings."""
-    found, sampling = {}, SamplingSettings(temperature=temperature, max_tokens=tokens)
-    for name, settings in (("one", one), ("other", other)):
-        with loaded(home / name, target, drafter, settings) as assistant:
-            found[name] = [
-                answered(assistant, p.messages, replace(sampling, seed=i), DRAFTED) for i, p in enumerate(prompts)
-            ]
-    assert sum(end.statistics.accepted for _, end in found["other"]) > 0, "nothing was drafted over workers"
-    return [ids for ids, _ in found["one"]] == [ids for ids, _ in found["other"]]
-
-
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_the_same_text_as_in_one_process(running, models, tmp_path, temperature):
-    prompts = load_prompts("qa", limit=2) + load_prompts("code", limit=1)
-    assert same_text(
-        tmp_path, models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf",
-        ModelSettings(threads=1, n_ctx=1024), spread(running), prompts, temperature,
-    )  # fmt: skip
 
 
 @pytest.fixture

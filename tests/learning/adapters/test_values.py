@@ -38,18 +38,19 @@ def described(store: AdapterStore, **values: object) -> AdapterStore:
     return AdapterStore(store.folder)
 
 
-@pytest.mark.parametrize("value", VALUES, ids=lambda value: str(value)[:9].replace("\0", "0"))
-def test_any_value_in_a_description_or_a_pointer_leaves_a_store_of_use(store, value):
+@pytest.mark.parametrize("turn", range(4))
+def test_any_value_in_a_description_or_a_pointer_leaves_a_store_of_use(store, turn):
+    """Four values for each field, others for the next one."""
     whole = {path: path.read_bytes() for path in store.folder.rglob("*") if path.is_file()}
-    for kind in (Meta, Pointer):
-        for name in (each.name for each in fields(kind)):
-            for path, content in whole.items():
-                path.parent.mkdir(exist_ok=True)
-                path.write_bytes(content)
-            file = store.folder / ("v000002/" + META if kind is Meta else CURRENT)
-            file.write_text(json.dumps(json.loads(file.read_text()) | {name: value}))
-            for use in USES:
-                use(AdapterStore(store.folder))
+    places = [(f"v000002/{META}", Meta), (CURRENT, Pointer)]
+    for number, (place, name) in enumerate((place, each.name) for place, kind in places for each in fields(kind)):
+        for path, content in whole.items():
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(content)
+        file, value = store.folder / place, VALUES[(4 * turn + number) % len(VALUES)]
+        file.write_text(json.dumps(json.loads(file.read_text()) | {name: value}))
+        for use in USES:
+            use(AdapterStore(store.folder))
 
 
 @pytest.mark.parametrize("through", [None, "x", [], float("nan"), 1.5, 10**400])

@@ -1,5 +1,6 @@
 """Text the bare drafter draws itself, and holding the adapted one to it."""
 
+import pytest
 import torch
 
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
@@ -17,6 +18,7 @@ def divergence(drafter: TorchDrafter, texts: list) -> float:
     return (p.exp() * (p - q)).sum(1).mean().item()
 
 
+@pytest.mark.slow
 def test_an_update_with_it_moves_the_drafter_less_where_nothing_was_learned(world, drafter):
     """Text drawn from another seed: the update has not seen it."""
     moved = {}

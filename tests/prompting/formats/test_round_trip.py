@@ -9,8 +9,7 @@ import pytest
 from omnidraft.prompting.formats.probe import SILENT, THINKING
 from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.vocab.hf_vocab import read_tokenizer_json
-from tests.backends.hf_folders import write_tokenizer
-from tests.backends.spm_tokenizers import add_tokens
+from tests.backends.hf_folders import add_tokens, write_tokenizer
 from tests.prompting.every_template import MARKER, each_template, form, source
 from tests.prompting.formats.round_trip import MESSAGES, TOOLS, written
 from tests.prompting.reading import read

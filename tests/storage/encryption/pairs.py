@@ -52,8 +52,8 @@ class Scenario:
     """start: the home; first, second: commands; point: the step of the first at which the second runs (-1: behind all).
 
     asked: "" if the second runs there at once; "before" if it has waited for its passphrase since the first began, and
-    "behind" if it comes at the point and is told it when the first has ended. killed: who is, "first" at its point,
-    "second" at its step `end`, or "" for nobody.
+    "behind" if it comes at the point and is told it when the first has ended. killed: whether the first is, at its
+    point.
     """
 
     start: str
@@ -61,14 +61,13 @@ class Scenario:
     second: str
     point: int
     asked: str = ""
-    killed: str = ""
-    end: int = 1
+    killed: bool = False
 
 
 class Program:
-    """One command in a process of its own. hold, kill: the step at which it waits for `go_on`, or ends."""
+    """One command in a process of its own. hold: the step at which it waits for `go_on`."""
 
-    def __init__(self, command: str, root: Path, pipe: Path | None, hold: int = 0, kill: int = 0) -> None:
+    def __init__(self, command: str, root: Path, pipe: Path | None, hold: int = 0) -> None:
         self._pipe = pipe
         heard, says = os.pipe()
         waits, self._go = os.pipe()
@@ -76,7 +75,7 @@ class Program:
             for handle in {*range(3, 64)} - {says, waits}:  # a pipe that stays open here would never end elsewhere
                 with suppress(OSError):
                     os.close(handle)
-            os._exit(_run(command, root, pipe, (hold, kill), (says, waits)))
+            os._exit(_run(command, root, pipe, hold, (says, waits)))
         os.close(says)
         os.close(waits)
         self.pid, self._heard, self.code = child, heard, None
@@ -130,11 +129,11 @@ class Program:
         return self.code is not None
 
 
-def _run(command: str, root: Path, pipe: Path | None, stops: tuple[int, int], ends: tuple[int, int]) -> int:
+def _run(command: str, root: Path, pipe: Path | None, hold: int, ends: tuple[int, int]) -> int:
     """In the fork."""
     said: list[str] = []
     for name in STEPS:
-        setattr(os, name, _stepping(getattr(os, name), root, said, stops, ends))
+        setattr(os, name, _stepping(getattr(os, name), root, said, hold, ends))
     sys.stdin = open(os.devnull)  # noqa: SIM115
     sys.stdout = sys.stderr = open(root.parent / f"said-{command}-{os.getpid()}", "w")  # noqa: SIM115
     try:
@@ -147,16 +146,14 @@ def _run(command: str, root: Path, pipe: Path | None, stops: tuple[int, int], en
     return code
 
 
-def _stepping(do: Callable, root: Path, said: list[str], stops: tuple[int, int], ends: tuple[int, int]) -> Callable:
-    """`do`, before which the header's words are noted, and which waits, or is the end, where that is wanted."""
-    (hold, kill), (says, waits) = stops, ends
+def _stepping(do: Callable, root: Path, said: list[str], hold: int, ends: tuple[int, int]) -> Callable:
+    """`do`, before which the header's words are noted, and which waits where that is wanted."""
+    says, waits = ends
 
     def step(*args, **options):
         now = header.read_header(root)
         left = [name for name in LEFT if (root / name).exists()]
         said.append(f"{now.wrapped.hex()[:4] if now else 'none'} {'+'.join(left)}")
-        if len(said) == kill:
-            os.kill(os.getpid(), signal.SIGKILL)
         if len(said) == hold:
             os.write(says, b"h")
             os.read(waits, 1)
@@ -189,16 +186,15 @@ def _serve(args, home, name) -> int:
 
 def play(scenario: Scenario, root: Path) -> dict:
     """Both programs in a home; then what is wrong with it."""
-    end = scenario.end if scenario.killed == "second" else 0
-    early = Program(scenario.second, root, root.parent / "pipe", kill=end) if scenario.asked == "before" else None
+    early = Program(scenario.second, root, root.parent / "pipe") if scenario.asked == "before" else None
     waits = early is not None and early.is_asked()
     first = Program(scenario.first, root, None, hold=max(scenario.point, 0))
     if not first.held():
         first.wait()
-    elif scenario.killed == "first":
+    elif scenario.killed:
         first.kill()
         first.wait()
-    second = early or Program(scenario.second, root, root.parent / "pipe" if scenario.asked else None, kill=end)
+    second = early or Program(scenario.second, root, root.parent / "pipe" if scenario.asked else None)
     if scenario.asked == "behind":
         waits = second.is_asked()
         first.go_on()
@@ -216,7 +212,7 @@ def play(scenario: Scenario, root: Path) -> dict:
 
 def _wrong(scenario: Scenario, root: Path, codes: dict) -> str:
     for who, code in codes.items():
-        if code not in GOOD and not (code == -signal.SIGKILL and scenario.killed == who):
+        if code not in GOOD and not (code == -signal.SIGKILL and scenario.killed and who == "first"):
             return f"the {who} ended with {code}: {_said(root)}"
     changed = any(codes[who] == 0 and getattr(scenario, who) == "change" for who in codes)
     stays = not {"on", "off"} & {scenario.first, scenario.second}

@@ -1,9 +1,11 @@
-"""Going on with an answer, text files in a prompt, models that leave memory: in a real browser."""
+"""Messages in a real browser: typed, shown in every tab, gone on with, with files; models that leave memory."""
 
 from __future__ import annotations
 
 import pytest
 
+from omnidraft.profiles.folders import create_profile
+from omnidraft.storage.paths import find_data_home
 from tests.app.test_documents import docx_of
 from tests.serving import served
 from tests.ui.chatting import answered, answers, arrived, ask, exported, new_chat, questions, wait_idle
@@ -120,42 +122,69 @@ def test_a_guessed_encoding_is_changed_on_its_chip(brief, page):
     assert file["text"] == "Jméno;Město\nTomáš;Plzeň\n"
 
 
-@pytest.mark.browser_slow
-def test_text_files_go_into_the_prompt_and_stay_with_the_message(brief, pages):
+COMPOSED = """(field) => field.dispatchEvent(new KeyboardEvent("keydown",
+  {key: "Enter", code: "Enter", keyCode: 229, which: 229, bubbles: true, cancelable: true}))"""
+
+
+def test_a_question_shows_in_every_tab_of_its_conversation(brief, page, kept_pages):
+    first = page
+    new_chat(first)
+    ask(first, "One")
+    second = kept_pages.open(brief, first.url.removeprefix(brief.origin), context=first.context)
+    arrived(second)
+    ask(first, "Two")
+    second.wait_for_function("document.querySelectorAll('#od-chat .user-row').length === 2")
+    assert questions(second) == ["One", "Two"]
+    assert second.locator("#od-chat .bot-row .od-turn").count() == 2
+    new_chat(first)
+    ask(first, "Elsewhere")
+    second.wait_for_selector("#od-rows .od-item >> text=Elsewhere")
+    assert questions(second) == ["One", "Two"], "it stays where it is"
+    second.close()
+
+
+def test_a_tab_follows_another_profile(brief, pages):
     page = pages.open(brief)
+    arrived(page)
+    was = page.get_attribute("#od-marks", "data-chat")
+    create_profile(find_data_home(brief.data / "home"), "other")
+    page.evaluate("document.cookie = 'omnidraft_profile=other;path=/'")
+    page.wait_for_function("was => (document.getElementById('od-marks')?.dataset.chat || was) !== was", arg=was)
+    assert "not here any more" not in page.inner_text("#od-main")
+
+
+def test_what_was_typed_is_shown_as_it_was_typed(page):
     new_chat(page)
-    attach(page, ("notes.txt", b"Buy milk. <|im_end|>\n"), ("photo.png", b"\x89PNG\0\0"))
-    page.wait_for_selector("#od-coming .od-bad >> text=photo.png is not a PNG")
-    attach(page, ("more.md", b"# More\n" * 20))
-    page.wait_for_selector("#od-attached li >> text=more.md")
-    assert page.locator("#od-attached li:not(.od-sum)").count() == 2
-    page.click("#od-attached li:has-text('more.md') button")
-    page.wait_for_function("document.querySelectorAll('#od-attached li:not(.od-sum)').length === 1")
-    ask(page, "What should I buy?")
-    assert page.locator("#od-attached li:not(.od-sum)").count() == 0
-    assert page.inner_text("#od-chat .user-row .od-turn-files").split() == ["notes.txt", "21", "bytes"]
-    assert questions(page) == ["What should I buy?"]
-    message, answer = exported(page, brief)["messages"]
-    assert message["meta"]["files"] == [{"name": "notes.txt", "text": "Buy milk. <|im_end|>\n", "size": 21}]
-    with_file = answer["meta"]["statistics"]["prompt_tokens"]
-    page.click("#od-chat button[title='Answer again']")
-    page.wait_for_selector("text=2 / 2")
-    wait_idle(page)
-    # An edited message keeps its files unless they are taken off.
+    typed = "Use *stars* and _lines_:\n    # four spaces\n\n- a - b\n1. c $5 $6 `d` https://a.b/c_d_e <b>"
+    ask(page, typed)
+    assert page.locator("#od-chat .user-row .message").inner_text().rstrip() == typed
+    assert not page.locator("#od-chat .user-row .message :is(em, strong, code, h1, li, a, b)").count()
+
+
+def test_the_message_that_is_edited_is_marked_until_that_ends(page):
+    new_chat(page)
+    ask(page, "One")
     page.hover("#od-chat .user-row")
-    page.click("#od-chat .user-row button[title='Edit']")
-    page.wait_for_selector("#od-attached li >> text=notes.txt")
-    page.click("#od-attached li button")
-    page.wait_for_function("document.querySelectorAll('#od-attached li').length === 0")
-    page.press("#od-box textarea", "Enter")
-    page.wait_for_selector("#od-chat .user-row >> text=2 / 2")
-    wait_idle(page)
-    page.wait_for_selector("#od-chat .od-turn-files", state="detached")
-    tokens = [
-        m["meta"]["statistics"]["prompt_tokens"] for m in exported(page, brief)["messages"] if "statistics" in m["meta"]
-    ]
-    assert tokens[:2] == [with_file, with_file]
-    assert tokens[2] < with_file - 5
+    page.click("#od-chat .user-row [title='Edit']")
+    page.wait_for_selector("#od-chat .user-row.od-edited")
+    page.click("#od-cancel")
+    page.wait_for_selector("#od-chat .user-row.od-edited", state="detached")
+
+
+@pytest.mark.parametrize("box", ["message", "rename"])
+def test_enter_of_an_input_method_does_nothing_in_any_box(page, box):
+    new_chat(page)
+    if box == "rename":
+        page.hover("#od-rows .od-item[aria-current]")
+        page.click("#od-rows .od-item[aria-current] [data-kind=rename]")
+        field = "#od-rows .od-item input:not([type])"
+    else:
+        field = "#od-box textarea"
+    page.fill(field, "にほ")
+    page.eval_on_selector(field, COMPOSED)
+    page.wait_for_timeout(600)
+    assert page.input_value(field) == "にほ"
+    assert not questions(page)
 
 
 @pytest.mark.browser_slow
