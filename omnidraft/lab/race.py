@@ -15,7 +15,7 @@ from omnidraft.decoding.events import Event
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.experiment import Interrupted, Told, Turn, experiment, same_ids
 from omnidraft.lab.prompts import Prompt
-from omnidraft.lab.statistics import Trace, acceptance, interval
+from omnidraft.lab.statistics import Trace, acceptance, interval, per_second
 from omnidraft.learning.learned import Status
 from omnidraft.settings.config import DraftSettings, SamplingSettings
 
@@ -65,22 +65,18 @@ def score(turns: Sequence[Turn[Lane]]) -> Score | None:
     if not turns:
         return None
     plain, drafted = ([turn.traces[lane] for turn in turns] for lane in LANES)
+    plain_speed, drafted_speed = per_second(plain) or 0.0, per_second(drafted) or 0.0
     rounds = [done for trace in drafted for done in trace.rounds]
     return Score(
         len(turns),
-        plain_speed=1 / per_token(plain),
-        drafted_speed=1 / per_token(drafted),
-        speedup=per_token(plain) / per_token(drafted),
+        plain_speed,
+        drafted_speed,
+        speedup=drafted_speed / plain_speed if plain_speed else 1.0,
         interval=interval(plain, drafted),
         acceptance=acceptance([Trace(rounds=[done for done in rounds if not done.copied])]),
         copied=sum(done.accepted for done in rounds if done.copied),
         same=same_ids(plain, drafted),
     )
-
-
-def per_token(found: Sequence[Trace]) -> float:
-    """Seconds of decoding a token took."""
-    return max(sum(t.decode for t in found), 1e-9) / max(sum(t.tokens for t in found), 1)
 
 
 class Lesson(NamedTuple):
