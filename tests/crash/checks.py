@@ -49,8 +49,8 @@ class Said:
                 self.forgetting.add(chat)
             case {"forgotten": chat}:
                 self.forgotten.add(chat)
-            case {"setting": name, "to": value}:
-                self.settings.setdefault(name, set()).add(value)
+            case {"setting": name, "was": before, "to": value}:
+                self.settings.setdefault(name, {before}).add(value)
             case {"set": name, "to": value}:
                 self.settings[name] = {value}
             case {"published": name}:

@@ -25,7 +25,7 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.learning.adapters.store import Candidate, drop_candidate, keep_candidate
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, write_adapter
 from omnidraft.profiles.folders import remove_leftovers
-from omnidraft.settings.config import changed
+from omnidraft.settings.config import changed, value_of
 from omnidraft.settings.file import load_settings, save_settings
 from omnidraft.storage.files import keep_private, pack_arrays
 from omnidraft.storage.paths import find_data_home
@@ -97,7 +97,7 @@ class Page:
             [("sampling.top_k", self.random.randint(1, 99)), ("draft.length", self.random.randint(1, 8)),
              ("learning.interval", self.random.randint(1, 64))]
         )  # fmt: skip
-        say(setting=name, to=value)
+        say(setting=name, was=value_of(self.session.settings, name), to=value)
         self.session.change(name, value)
         say(set=name, to=value)
 
