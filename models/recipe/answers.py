@@ -21,7 +21,7 @@ from omnidraft.backends.llama.kernels import library
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 # How often a kind is asked; everyday requests are the rest.
-_SHARES = {"math": 0.15, "code": 0.15, "dialogue": 0.1, "qa": 0.1, "roleplay": 0.05}
+_SHARES = {"math": 0.2, "code": 0.25, "dialogue": 0.15, "qa": 0.15, "roleplay": 0.05}
 _EVERYDAY = json.loads(Path(__file__).with_name("everyday.json").read_text(encoding="utf-8"))
 _FORMS = [(form, parts.split()) for parts, forms in _EVERYDAY["forms"].items() for form in forms]
 _PARTS = {part: words.split("|") for part, words in _EVERYDAY["parts"].items()}

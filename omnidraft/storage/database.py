@@ -183,10 +183,11 @@ def open_database(path: Path, application_id: int, migrations: Sequence[Migratio
 
 
 def _make_private(path: Path) -> None:
-    """Make the file, if it is missing, for its owner alone: SQLite itself asks for 0644, and its logs copy that."""
+    """Make the file, if it is missing, for its owner alone: SQLite itself asks for 0644, and its logs copy that. One
+    that is there is not touched: to close it would release the locks of every connection this process has to it."""
     if str(path) != ":memory:":
         with suppress(OSError):  # SQLite says it better
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 @contextmanager

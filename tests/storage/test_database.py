@@ -1,6 +1,9 @@
 """Our SQLite files: owned, migrated forward step by step, transactions whole."""
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -92,3 +95,22 @@ def test_a_file_is_its_owners_alone_and_so_are_its_logs(tmp_path):
     finally:
         os.umask(before)
     assert modes == {"x.sqlite": 0o600, "x.sqlite-wal": 0o600, "x.sqlite-shm": 0o600}
+
+
+IS_OPEN = """
+import pathlib, sys
+from omnidraft.storage.database import is_open
+print(is_open(pathlib.Path(sys.argv[1])))
+"""
+
+
+def test_a_file_opened_twice_here_stays_locked_for_other_processes(tmp_path):
+    """Else another one that closes it takes its log away from under us, and what is read then is damaged."""
+    path = tmp_path / "x.sqlite"
+    first = Database(path, ID, [FIRST])
+    second = Database(path, ID, [FIRST])
+    root = Path(__file__).resolve().parents[2]
+    asked = subprocess.run([sys.executable, "-c", IS_OPEN, path], cwd=root, capture_output=True, text=True, check=True)
+    assert asked.stdout == "True\n"
+    first.close()
+    second.close()
