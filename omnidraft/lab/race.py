@@ -16,7 +16,7 @@ from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.experiment import Interrupted, Told, Turn, experiment, same_ids
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.statistics import Trace, acceptance, interval, per_second
-from omnidraft.learning.learned import Status
+from omnidraft.learning.scheduler import Status
 from omnidraft.settings.config import DraftSettings, SamplingSettings
 
 Lane = Literal["plain", "drafted"]
@@ -96,7 +96,7 @@ def teach(
     """Answer the prompts, then let the learner train on all of them at once, until it serves what it made. Each prompt
     is a conversation, by its name here; those that wait for an update are not asked again. An answer that is cut
     teaches nothing and is asked again."""
-    given = unlearned(assistant)
+    given = assistant.learned.unlearned()
     new = {name: prompt for name, prompt in prompts.items() if name not in given}
     names = [*new]
 
@@ -113,12 +113,6 @@ def teach(
     for status in trained(assistant.learner, cancelled):
         update = status.update
         yield Lesson("training", update.step, update.steps) if update is not None else Lesson("training", 0, 0)
-
-
-def unlearned(assistant: Any) -> set[str]:
-    """The names of the conversations whose answers are stored and wait for an update."""
-    learner = assistant.learner
-    return learner.stores.unlearned(learner.pairing) if learner.pairing is not None else set()
 
 
 def trained(learner: Any, cancelled: Callable[[], bool]) -> Iterator[Status]:

@@ -48,13 +48,9 @@ def taught(home, models):
 
 
 def test_an_update_is_trained_judged_and_served_while_nobody_waits(taught):
-    status, (version,), (update,) = (
-        taught.learner.status(),
-        taught.learner.learned.versions(),
-        taught.learner.learned.history(),
-    )
+    status, (version,), (update,) = taught.learner.status(), taught.learned.versions(), taught.learned.history()
     assert taught.states >= {"idle", "training"}
-    assert (status.state, status.waiting, status.pid) == ("idle", 0, None)
+    assert (status.state, status.kept.fresh, status.pid) == ("idle", 0, None)
     assert status.served == version.name == update.version == "v000001"
     assert (status.origin, version.served, update.outcome) == ("own", True, "published")
     assert (update.answers_new, update.step) == (10, update.steps)  # every eighth is held out, from the fourth on
@@ -67,12 +63,12 @@ def test_an_update_is_trained_judged_and_served_while_nobody_waits(taught):
 
 
 def test_answers_under_the_new_version_are_counted_for_it(taught):
-    before = len(taught.learner.learned.served_answers())
+    before = len(taught.learned.served_answers())
     (finished,) = ask(taught, range(20, 21))
-    until(lambda: len(taught.learner.learned.served_answers()) > before)
-    served = taught.learner.learned.served_answers()[-1]
+    until(lambda: len(taught.learned.served_answers()) > before)
+    served = taught.learned.served_answers()[-1]
     assert (served.version, served.tested) == ("v000001", finished.statistics.tested)
-    until(lambda: taught.learner.learned.versions()[0].live_answers == 1)
+    until(lambda: taught.learned.versions()[0].live_answers == 1)
 
 
 def test_text_is_the_same_before_and_after_a_swap(taught, home, models):
@@ -93,8 +89,8 @@ def test_going_back_serves_what_was_chosen_once_it_can(taught, monkeypatch):
     until(lambda: taught.learner.status().served is None)
     assert len(tries) > 1, "the first time somebody else had the models"
     ask(taught, range(1), "chat-x")
-    assert AdapterStore(taught.learner.learned.versions()[0].version.path.parent).current() is None
-    until(lambda: taught.learner.status().replay_answers == 14)  # all that were asked so far
+    assert AdapterStore(taught.learned.versions()[0].version.path.parent).current() is None
+    until(lambda: taught.learner.status().kept.answers == 14)  # all that were asked so far
 
 
 def test_what_was_forgotten_is_in_no_file_and_no_version(taught, home):
@@ -106,14 +102,14 @@ def test_what_was_forgotten_is_in_no_file_and_no_version(taught, home):
     assert chat in meta.read_text()
     assert {f.name.partition("-")[0] for f in holding(home, SECRET, chat, record)} >= {"chats.sqlite", "replay.sqlite"}
     assert list(taught.profile.root.glob("merged/*/*/*"))
-    answers = taught.learner.status().replay_answers
+    answers = taught.learner.status().kept.answers
     gone = taught.forget(taught.store, chat)
     assert (gone.conversations, gone.answers, gone.versions) == (1, 1, ("v000001",))
     assert "v000001" in gone.sentence()
     assert not list(taught.profile.root.glob("merged/*/*/*"))
     assert holding(home, SECRET, chat, record) == []
     assert taught.learner.status().served is None
-    until(lambda: taught.learner.status().replay_answers == answers - 1)
+    until(lambda: taught.learner.status().kept.answers == answers - 1)
     assert ask(taught, range(1))[0].statistics.proposed  # and it drafts on
 
 
@@ -125,7 +121,7 @@ def test_forgetting_everything_leaves_the_settings_and_goes_on(taught, home):
     assert gone.conversations == 1
     assert taught.store.conversations() == []
     assert holding(home, SECRET, "chat-of-77310") == []
-    assert taught.learner.status().replay_answers == 0
+    assert taught.learner.status().kept.answers == 0
     assert ask(taught, range(1))[0].statistics.proposed
 
 
@@ -154,7 +150,7 @@ def test_off_is_off_and_ephemeral_leaves_no_replay(home, models, tmp_path):
         assert not assistant.profile.replay.exists()
     off = open_assistant(find_data_home(tmp_path / "off"), models, enabled=False)
     ask(off, range(2))
-    assert (off.learner.status().state, off.learner.status().replay_answers) == ("off", 0)
+    assert (off.learner.status().state, off.learner.status().kept.answers) == ("off", 0)
     off.close()
 
 

@@ -1,6 +1,6 @@
 """What the drafter has learned as HTML: how learning stands, its plots, its versions, its updates.
 
-Pure functions from what `omnidraft.learning.learned` tells; everything that comes from outside is escaped.
+Pure functions from what scheduler and store tell; everything that comes from outside is escaped.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from collections.abc import Sequence
 from html import escape
 
 from omnidraft.format import count, percent, seconds, share, size, version
-from omnidraft.learning.learned import Start, Status, VersionInfo
 from omnidraft.learning.material.history import ServedAnswer
+from omnidraft.learning.material.replay import LIMIT_MB
+from omnidraft.learning.scheduler import Status
+from omnidraft.learning.store import Start, VersionInfo
 from omnidraft.learning.update import Estimates, Update
 from omnidraft.plot import Frame, Mark, Plot, Series, ceiling
 from ui.common.notes import cells, table
 
+DAY = 86_400.0  # seconds
 STATES = {
     "off": "Learning is off",
     "unavailable": "Not learning now",
@@ -50,7 +53,7 @@ def standing(status: Status) -> str:
     if update is not None:
         share, words = update.step / max(update.steps, 1), _under_way(status, update)
     else:
-        share, words = min(1.0, status.waiting / status.interval), ""
+        share, words = min(1.0, status.kept.fresh / status.interval), ""
     bar = f'<div class="od-bar" role="img" aria-label="{share:.0%}"><i style="width:{share:.1%}"></i></div>'
     return f'{head}{bar}<p class="od-under">{escape(words)}</p>'
 
@@ -68,7 +71,8 @@ def _under_way(status: Status, update: Update) -> str:
 
 def facts(status: Status, versions: Sequence[VersionInfo], drafter: str = "") -> str:
     """The figures at a glance; none where no drafter is loaded, whose they could be. drafter: its name."""
-    if status.state == "unavailable" and not status.replay_answers:
+    kept, spent = status.kept, status.kept.spent(DAY)
+    if status.state == "unavailable" and not kept.answers:
         return ""
     served = next((v for v in versions if v.served), None)
     shown = [(f"of {drafter or 'the drafter'} drafts now", version(status.served))] if status.served else []
@@ -81,10 +85,10 @@ def facts(status: Status, versions: Sequence[VersionInfo], drafter: str = "") ->
                 (f"of drafts accepted in {count(served.live_answers)} answers", percent(served.live_acceptance))
             )
     shown += [
-        ("answers kept to learn from", count(status.replay_answers)),
-        ("tokens in them", count(status.replay_tokens)),
-        (f"of {size(status.replay_limit)}", size(status.replay_bytes)),
-        ("processor time learning took in 24 hours", seconds(status.day_seconds) if status.day_seconds else "none"),
+        ("answers kept to learn from", count(kept.answers)),
+        ("tokens in them", count(kept.tokens)),
+        (f"of {size(LIMIT_MB * 1e6)}", size(kept.bytes)),
+        ("processor time learning took in 24 hours", seconds(spent) if spent else "none"),
     ]
     body = "".join(f"<div><b>{value}</b><small>{escape(name)}</small></div>" for name, value in shown)
     return f'<div class="od-facts">{body}</div>{_origin(status)}'

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -32,7 +33,7 @@ KEPT_SECONDS = 900.0  # that it waits for another job: to load its libraries tak
 SPARE = 0.2  # share of the machine's memory without which it does not wait
 
 
-class TrainingProcess:
+class TrainingProcess(AbstractContextManager):
     """At most one process, which does one job at a time. Methods may be called from any thread.
 
     A job's update comes from a thread of this object's, again whenever it got on; the last one has `ended`. The child
@@ -103,6 +104,9 @@ class TrainingProcess:
             if threading.current_thread() is not self._reader:
                 self._reader.join()
             self.paused = False
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     def let_go(self) -> None:
         """End the process if it only waits."""
@@ -189,7 +193,6 @@ def _be_humble(job: Job) -> None:
     system.give_back_memory(2 << 20)
     import torch
 
-    torch.set_num_threads(job.threads)
     if torch.get_num_interop_threads() > 1:  # may be said once
         torch.set_num_interop_threads(1)
 
