@@ -13,7 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
@@ -52,7 +52,7 @@ class Status:
     `update.state` it is in), paused (stopped for an answer, other long work or by the user: `held`). reason: a
     sentence. kept: what there is to learn from; interval: an update begins at so many new answers. update: the one that
     runs; last: the one before. served: version name, None for the bare drafter; merged: served as one file with the
-    drafter. pid, memory_mb: of the training process, None while nothing is trained.
+    drafter. memory_mb: of the training process, None while nothing is trained.
     """
 
     version: int
@@ -66,7 +66,6 @@ class Status:
     served: str | None
     origin: Origin
     merged: bool
-    pid: int | None
     memory_mb: float | None
 
 
@@ -167,13 +166,13 @@ class Scheduler:
         with self._changed:
             state, reason = self._standing()
             choice = self._store.pairing.choice if self._store.pairing is not None else None
-            pid = self._process.pid if self._job is not None else None
             return Status(
                 self._version, state, reason, self._store.counts, self._interval(), self._held,
                 update=self._job.update if self._job is not None else None, last=self._last,
                 served=choice.version.name if choice is not None and choice.version else None,
                 origin=choice.origin if choice is not None else "none",
-                merged=choice is not None and choice.merged is not None, pid=pid, memory_mb=_memory(pid),
+                merged=choice is not None and choice.merged is not None,
+                memory_mb=self._process.memory_mb() if self._job is not None else None,
             )  # fmt: skip
 
     def _standing(self) -> tuple[Standing, str]:
@@ -344,31 +343,22 @@ class Scheduler:
         """Take in how far the process is; when it is done, have what was made served."""
         assert self._job is not None
         job = replace(self._job, update=update)
-        self._job = job if update.ended is None else None
-        if update.ended is not None:
-            self._swap_due = True
+        if update.ended is None:
+            self._job = job
+        else:
             try:
                 self._store.end(job)
                 made = update.outcome in ("published", "refused")
                 # What went wrong, or was ended from outside, would be so again at once.
                 self._failed_with = 0 if made else self._store.counts.fresh
             finally:
-                self._last = update
+                self._job, self._last, self._swap_due = None, update, True
         self._note_change()
 
     def _note_change(self) -> None:
         with self._changed:
             self._version += 1
             self._changed.notify_all()
-
-
-def _memory(pid: int | None) -> float | None:
-    """Resident memory of the training process, MB."""
-    if pid is None:
-        return None
-    with suppress(psutil.Error):
-        return round(psutil.Process(pid).memory_info().rss / 1e6, 1)
-    return None
 
 
 BUSY = 0.6  # share of the processor that others may use

@@ -18,8 +18,10 @@ from omnidraft.errors import ModelError
 from omnidraft.lab.prompts import topic_prompts
 from omnidraft.learning import scheduler
 from omnidraft.learning.scheduler import Waits
+from omnidraft.learning.training import process
 from omnidraft.processes.contention import Contention
 from omnidraft.storage.paths import find_data_home
+from tests.learning.living import HASTY
 from tests.until import until
 from ui.drift.race import price
 from ui.drift.race_view import race
@@ -30,6 +32,7 @@ PATIENCE = 600  # seconds; an update takes ten where the machine is free
 @pytest.fixture
 def session(tmp_path, models, monkeypatch):
     monkeypatch.setattr(scheduler, "Waits", partial(Waits, start=0.2))
+    monkeypatch.setattr(process, "MODULE", HASTY)
     made = Session(find_data_home(tmp_path / "home"), "default", str(models / "tiny-target-b-f16.gguf"), None)
     made.apply(**{"model.threads": 1})
     yield made

@@ -10,6 +10,7 @@ from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSett
 from omnidraft.storage.paths import DataHome
 
 GREEDY = SamplingSettings(temperature=0, max_tokens=48)
+HASTY = "tests.learning.hasty_trainer"  # in place of `process.MODULE`
 FIXED = DraftSettings(mode="fixed", length=4)
 ONE = ModelSettings(threads=1, n_ctx=512)
 PROMPTS = load_prompts("math")

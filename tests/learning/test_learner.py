@@ -7,15 +7,26 @@ import pytest
 from omnidraft.app.assistant import Assistant, Busy
 from omnidraft.chats import ChatStore
 from omnidraft.decoding.request import AnswerRequest
+from omnidraft.learning import store
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.material.record import encode
 from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.learning.training import process
 from omnidraft.settings.config import changed
 from omnidraft.storage.paths import find_data_home
-from tests.learning.living import FIXED, GREEDY, ONE, PROMPTS, ask, open_assistant
+from tests.learning.living import FIXED, GREEDY, HASTY, ONE, PROMPTS, ask, open_assistant
 from tests.until import until
 
 SECRET = "How many walruses live in Quxington harbour 77310?"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hasty():
+    """Ten steps teach enough; that the first update takes more is said elsewhere."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(process, "MODULE", HASTY)
+        patched.setattr(store, "MORE_STEPS", 10)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +61,7 @@ def taught(home, models):
 def test_an_update_is_trained_judged_and_served_while_nobody_waits(taught):
     status, (version,), (update,) = taught.learner.status(), taught.learned.versions(), taught.learned.history()
     assert taught.states >= {"idle", "training"}
-    assert (status.state, status.kept.fresh, status.pid) == ("idle", 0, None)
+    assert (status.state, status.kept.fresh, status.update) == ("idle", 0, None)
     assert status.served == version.name == update.version == "v000001"
     assert (status.origin, version.served, update.outcome) == ("own", True, "published")
     assert (update.answers_new, update.step) == (10, update.steps)  # every eighth is held out, from the fourth on
@@ -162,7 +173,8 @@ def test_a_second_program_answers_but_does_not_learn(home, taught, models):
     second.close()
 
 
-def test_an_answer_pauses_training_at_once_and_the_user_can_too(home, models, tmp_path):
+def test_an_answer_pauses_training_at_once_and_the_user_can_too(home, models, tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "MORE_STEPS", 4000)  # it does not end by itself
     assistant = open_assistant(find_data_home(tmp_path), models, interval=6)
     assistant.learner.hold()
     ask(assistant, range(6))
@@ -182,7 +194,7 @@ def test_an_answer_pauses_training_at_once_and_the_user_can_too(home, models, tm
     assistant.learner.hold(False)
     until(lambda: assistant.learner.status().state == "training")
     assistant.settings = changed(assistant.settings, **{"learning.enabled": False})
-    until(lambda: assistant.learner.status().pid is None and assistant.learner.status().last)
+    until(lambda: assistant.learner.status().last)
     assert assistant.learner.status().last.outcome == "interrupted"
     assistant.close()
 
@@ -201,5 +213,6 @@ def test_an_update_that_the_user_wants_is_announced_until_it_begins(taught):
     assert (status.state, status.reason) == ("due", "Training begins as soon as no answer is being written.")
     learner.waits.start = quickly
     learner.wake()
-    until(lambda: learner.status().state == "training", "training")
-    assert "Training begins" not in learner.status().reason
+    seen = [status]
+    until(lambda: seen.append(learner.status()) or seen[-1].state == "training", "training")
+    assert "Training begins" not in seen[-1].reason

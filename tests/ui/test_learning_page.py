@@ -100,7 +100,7 @@ def test_it_learns_while_the_page_looks_on_and_all_of_it_can_be_taken_back(make_
 
 STATUS = Status(
     3, "training", "Training on 6 new and 0 earlier answers.", Counts(9, 800, 50_000, 6, costs=((1e12, 75.0),)), 8,
-    False, None, None, "v000002", "own", False, 77, 400.0,
+    False, None, None, "v000002", "own", False, 400.0,
 )  # fmt: skip
 JUDGED = {"old": {"direct": 0.1, "greedy": 0.2, "overlap": 0.2, "tokens": 100},
           "new": {"direct": 0.1, "greedy": 0.6, "overlap": 0.4, "tokens": 300}}  # fmt: skip

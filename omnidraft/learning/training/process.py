@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -56,6 +56,13 @@ class TrainingProcess(AbstractContextManager):
     def pid(self) -> int | None:
         """Of the process, at work or waiting; None while there is none."""
         return self._child.pid if self._child is not None and self._child.running else None
+
+    def memory_mb(self) -> float | None:
+        """That it has resident."""
+        if (pid := self.pid) is not None:
+            with suppress(psutil.Error):
+                return round(psutil.Process(pid).memory_info().rss / 1e6, 1)
+        return None
 
     def start(self, job: Job, tell: Callable[[Update], object]) -> None:
         """In the process that waits, if it was started for the same profile and threads; else in the place of it."""

@@ -27,6 +27,7 @@ from omnidraft.settings.config import DraftSettings, SamplingSettings, changed
 from omnidraft.storage.encryption import make_plain
 from omnidraft.storage.vault import held
 from omnidraft.vocab.ngram_store import NgramStore
+from tests.learning.living import HASTY
 from tests.storage.encryption.homes import MARKS, PASSPHRASE, asked, found, opened
 
 pytestmark = pytest.mark.skipif(system.memory_folder() is None, reason="encryption needs a folder in memory")
@@ -65,8 +66,10 @@ def learn_from(session: Session) -> Job:
 def train(job: Job) -> Update:
     """What comes of it in the training process; nothing of its keys can be seen from outside."""
     process = TrainingProcess()
-    told = process.does(job)
-    next(told)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("omnidraft.learning.training.process.MODULE", HASTY)
+        told = process.does(job)
+        next(told)
     seen = psutil.Process(process.pid)
     visible = " ".join([*seen.cmdline(), *seen.environ().values()])
     vault = held(Path(job.store).parents[4])
