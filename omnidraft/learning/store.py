@@ -75,7 +75,7 @@ class Start:
 @dataclass(frozen=True, slots=True)
 class VersionInfo:
     """One adapter version and how it fares. live_answers, live_acceptance: of the answers it served (accepted /
-    tested); losses: of its update."""
+    tested)."""
 
     version: Version
     bytes: int
@@ -83,7 +83,6 @@ class VersionInfo:
     rejected: bool
     live_answers: int
     live_acceptance: float | None
-    losses: tuple[float, ...]
 
     @property
     def name(self) -> str:
@@ -275,15 +274,11 @@ class LearningStore:
         choice, name = pairing.choice, self._adapters.store_name(pairing.choice.learned_in)
         with self._looking() as history:
             live = history.live(name) if history else {}
-            made = history.published(name) if history else {}
         rejected, served = choice.learned_in.pointer.rejected, choice.learned.name if choice.origin == "own" else None
         return [
-            VersionInfo(
-                v, measured(v.path), v.name == served, v.name in rejected, *live.get(v.name, (0, None)),
-                losses=made[v.name].losses if v.name in made else (),
-            )
+            VersionInfo(v, measured(v.path), v.name == served, v.name in rejected, *live.get(v.name, (0, None)))
             for v in reversed(choice.learned_in.versions())
-        ]  # fmt: skip
+        ]
 
     def starts(self) -> list[Start]:
         """What could serve besides the versions: what was learned for another vocabulary, and the bare drafter."""

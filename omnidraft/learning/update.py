@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from omnidraft.processes.threads import physical_cores
+from omnidraft.storage.files import read_as
 
 Outcome = Literal["running", "published", "refused", "failed", "interrupted"]
 Estimates = dict[str, dict[str, float]]  # "old" and "new" -> greedy, overlap, tokens (see evaluate.py)
@@ -74,12 +74,8 @@ class Update:
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Update:
-        """What this or another version of the program wrote. ValueError or TypeError for anything else."""
-        known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
-        if not all(_KINDS[name](value) for name, value in known.items() if name in _KINDS):
-            raise ValueError("an update has facts of other types")
-        state, losses = State(values.get("state", State.IDLE)), tuple(values.get("losses", ()))
-        return cls(**{**known, "state": state, "losses": losses})
+        """As in `read_as`."""
+        return read_as(cls, {**values, "state": State(values.get("state", State.IDLE))})
 
     @classmethod
     def from_line(cls, line: str) -> Update | None:
@@ -114,33 +110,6 @@ class Update:
         if self.state is State.PUBLISHING:
             return "Writing what was trained as a version."
         return f"Training on {self.answers_new} new and {self.answers_replayed} earlier answers."
-
-
-def _is_count(value: Any) -> bool:
-    return type(value) is int and abs(value) < 1 << 53
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and abs(value) < 1 << 53  # false for NaN, too
-
-
-def _is_estimate(value: Any) -> bool:
-    """Numbers by name, by name."""
-    parts = value.values() if isinstance(value, dict) else [None]
-    return all(isinstance(part, dict) and all(map(_is_number, part.values())) for part in parts)
-
-
-_COUNTS = ("number", "step", "steps", "tokens", "answers_new", "answers_replayed", "through")
-_NUMBERS = ("started", "seconds", "cpu_seconds", "peak_mb")
-_KINDS: dict[str, Callable[[Any], bool]] = {
-    **dict.fromkeys(_COUNTS, _is_count), **dict.fromkeys(_NUMBERS, _is_number),
-    **dict.fromkeys(("drafter", "target", "vocabulary", "reason"), lambda value: isinstance(value, str)),
-    **dict.fromkeys(("before", "after"), _is_estimate),
-    "outcome": lambda value: value in get_args(Outcome),
-    "version": lambda value: value is None or isinstance(value, str),
-    "ended": lambda value: value is None or _is_number(value),
-    "losses": lambda value: isinstance(value, list | tuple) and all(map(_is_number, value)),
-}  # fmt: skip
 
 
 MOST_NEW = 64  # new answers of one update; a backlog is worked off oldest first
@@ -190,8 +159,7 @@ class Job:
     @classmethod
     def from_line(cls, line: str) -> Job:
         values = json.loads(line)
-        kept = {f.name: values[f.name] for f in fields(cls)}  # `with_keys` adds others
-        return cls(**{**kept, "update": Update.of(values["update"]), "inherited": tuple(values["inherited"])})
+        return read_as(cls, {**values, "update": Update.of(values["update"])})  # `with_keys` adds what it does not know
 
     @property
     def threads(self) -> int:

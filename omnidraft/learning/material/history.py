@@ -113,15 +113,11 @@ class History:
         """When each of the last updates ended, 0 for one that has not, and its processor seconds; newest first."""
         return [(update.ended or 0.0, update.cpu_seconds) for update in self.updates(MOST_A_DAY)]
 
-    def published(self, store: str) -> dict[str, Update]:
-        """The update behind each version of a store."""
-        rows = self._db.all("SELECT version, facts FROM updates WHERE store = ? AND version IS NOT NULL", (store,))
-        return {version: update for version, facts in rows if (update := _read(facts)) is not None}
-
     def add_reason(self, store: str, version: str, sentence: str) -> None:
         """Say more about the update that made a version, if it is known here."""
-        if (update := self.published(store).get(version)) is not None:
-            self.save(store, replace(update, reason=f"{update.reason} {sentence}"))
+        for (facts,) in self._db.all("SELECT facts FROM updates WHERE store = ? AND version = ?", (store, version)):
+            if (update := _read(facts)) is not None:
+                self.save(store, replace(update, reason=f"{update.reason} {sentence}"))
 
     def add_served(self, store: str, answer: ServedAnswer) -> None:
         values = asdict(answer)
