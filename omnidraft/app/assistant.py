@@ -125,7 +125,7 @@ class Assistant:
             self.learner.unpaired()
 
     def _serve(self) -> bool:
-        """Draft with what the store says now; False while an answer is being written. For the learner."""
+        """Draft with what the store says now; False while an answer is being written. For the scheduler."""
         made = self.loaded.prepare()
         if made is None:
             return True
@@ -149,7 +149,7 @@ class Assistant:
     def answer(self, request: AnswerRequest) -> Generator[Event, None, None]:
         """Events of one answer, once nobody else has the models; closing the generator or calling `stop` ends it early.
 
-        The learner, who wants whole answers to somebody, does not hear of one that goes on, nor of one that captures
+        Learning, which wants whole answers to somebody, does not hear of one that goes on, nor of one that captures
         nothing.
         """
         tokens: list[Token] | None = [] if request.capture and request.continued is None else None

@@ -1,8 +1,8 @@
 """Drift: how acceptance falls when the task or the target changes, and how it comes back.
 
 A `DriftRun` answers the prompts of a schedule one after another and yields a point per prompt. No prompt occurs twice,
-every answer starts from cold KV caches, and the n-gram cache is the run's own. Where the drafter learns, the app's own
-learner captures, trains and judges. Knows nothing of pages and plots.
+every answer starts from cold KV caches, and the n-gram cache is the run's own. Where the drafter learns, it
+does as in the app. Knows nothing of pages and plots.
 
 `python -m omnidraft.lab.drift DATA_HOME FOLDER` does a run for the app, whose memory so stays free of torch and of the
 run's models: the plan comes as a line of JSON on stdin, points leave as lines on stdout, and it ends with its stdin.

@@ -17,7 +17,7 @@ from pathlib import Path
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.learning.adapters.serving import MERGED, Adapters
 from omnidraft.learning.adapters.store import AdapterStore, warm_start
-from omnidraft.learning.adapters.versions import Meta, Version, model_fingerprint
+from omnidraft.learning.adapters.versions import Version, model_fingerprint
 from omnidraft.learning.material.history import History, ServedAnswer
 from omnidraft.learning.material.record import Answered, Pairing, Record, record_of
 from omnidraft.learning.material.replay import Answer, ReplayStore, table_file
@@ -83,14 +83,6 @@ class VersionInfo:
     rejected: bool
     live_answers: int
     live_acceptance: float | None
-
-    @property
-    def name(self) -> str:
-        return self.version.name
-
-    @property
-    def meta(self) -> Meta:
-        return self.version.meta
 
 
 class LearningStore:

@@ -92,8 +92,6 @@ class Update:
 
     def concluded(self, code: int | None, last_words: str, why: str = "") -> Update:
         """When its process is gone. why: the reason this program ended it, if it did."""
-        if self.ended is not None:
-            return self
         over = replace(self, ended=time.time(), state=State.IDLE)
         if self.outcome != "running":
             return over
@@ -105,6 +103,8 @@ class Update:
 
     def doing(self) -> str:
         """What the process does, in a sentence."""
+        if not self.steps:
+            return "Getting ready."
         if self.state is State.JUDGING:
             return "Judging what was trained by answers it did not train on."
         if self.state is State.PUBLISHING:

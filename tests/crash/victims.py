@@ -123,7 +123,7 @@ class Page:
         time.sleep(self.random.uniform(0, 0.3))
 
     def versions(self) -> None:
-        known = [None, *(version.name for version in self.session.assistant.learned.versions())]
+        known = [None, *(info.version.name for info in self.session.assistant.learned.versions())]
         self.session.assistant.learner.choose(self.random.choice(known))
 
 

@@ -62,7 +62,7 @@ def test_an_update_is_trained_judged_and_served_while_nobody_waits(taught):
     status, (version,), (update,) = taught.learner.status(), taught.learned.versions(), taught.learned.history()
     assert taught.states >= {"idle", "training"}
     assert (status.state, status.kept.fresh, status.update) == ("idle", 0, None)
-    assert status.served == version.name == update.version == "v000001"
+    assert status.served == version.version.name == update.version == "v000001"
     assert (status.origin, version.served, update.outcome) == ("own", True, "published")
     assert (update.answers_new, update.step) == (10, update.steps)  # every eighth is held out, from the fourth on
     assert len(update.losses) == update.steps

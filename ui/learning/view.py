@@ -46,8 +46,7 @@ def standing(status: Status) -> str:
     """One line on what learning does now, why, and how far it is."""
     update = status.update
     state = status.state
-    reason = "Getting ready." if update is not None and not update.steps and state == "training" else status.reason
-    head = f'<p class="od-state" data-state="{state}"><b>{STATES[state]}</b> <span>{escape(reason)}</span></p>'
+    head = f'<p class="od-state" data-state="{state}"><b>{STATES[state]}</b> <span>{escape(status.reason)}</span></p>'
     if state in ("off", "unavailable"):
         return head
     if update is not None:
@@ -79,7 +78,7 @@ def facts(status: Status, versions: Sequence[VersionInfo], drafter: str = "") ->
     if not status.served and drafter:
         shown = [("drafts now, as it came", escape(drafter))]
     if served is not None:
-        shown.append(("held-out acceptance", percent(held_out(served.meta.after))))
+        shown.append(("held-out acceptance", percent(held_out(served.version.meta.after))))
         if served.live_acceptance is not None:
             shown.append(
                 (f"of drafts accepted in {count(served.live_answers)} answers", percent(served.live_acceptance))
@@ -159,15 +158,15 @@ def _start(start: Start) -> str:
 
 
 def _version(v: VersionInfo) -> str:
-    m, state = v.meta, SERVES if v.served else "rolled back" if v.rejected else ""
+    m, name, state = v.version.meta, v.version.name, SERVES if v.served else "rolled back" if v.rejected else ""
     live = f"{percent(v.live_acceptance)} of {count(v.live_answers)}" if v.live_answers else "–"
     values = [
-        escape(version(v.name)), state, when(m.created), count(m.answers), count(m.tokens), f"{m.loss:.3f}",
+        escape(version(name)), state, when(m.created), count(m.answers), count(m.tokens), f"{m.loss:.3f}",
         percent(held_out(m.before)), percent(held_out(m.after)), live, size(v.bytes),
-        _use(v.name, f"version {version(v.name)}", v.served),
+        _use(name, f"version {version(name)}", v.served),
     ]  # fmt: skip
     tip = escape(f"{m.loss_name}, rank {m.rank}, trained while {m.target} answered; {v.version.path}")
-    return f'<tr title="{tip}" data-version="{escape(v.name)}">{cells(values)}</tr>'
+    return f'<tr title="{tip}" data-version="{escape(name)}">{cells(values)}</tr>'
 
 
 def updates_table(updates: Sequence[Update]) -> str:

@@ -262,9 +262,6 @@ class ExpansionTable:
         except (ValueError, KeyError) as error:
             raise StorageError(f"the expansion table {path} cannot be read: {error}") from error
 
-    def __getitem__(self, target_id: int) -> tuple[int, ...]:
-        return tuple(map(int, self.flat[self.offsets[target_id] : self.offsets[target_id + 1]]))
-
     @property
     def target_size(self) -> int:
         return len(self.offsets) - 1

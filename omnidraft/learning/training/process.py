@@ -108,8 +108,7 @@ class TrainingProcess(AbstractContextManager):
         if self._child is not None:
             self._why = self._why or why
             self._child.kill()
-            if threading.current_thread() is not self._reader:
-                self._reader.join()
+            self._reader.join()
             self.paused = False
 
     def __exit__(self, *_: object) -> None:
