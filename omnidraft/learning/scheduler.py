@@ -108,11 +108,12 @@ class Scheduler:
     def paired(self, pairing: Pairing) -> None:
         """Learn for this drafter and target from now on."""
         self._store.pair(pairing)
-        with self._changed:
-            if self._thread is None and not self._store.refused:
-                self._thread = threading.Thread(target=self._work, name="learning", daemon=True)
-                self._thread.start()
-        self._tell(self._store.tidy)
+        if not self._store.refused:
+            self._inbox.put(self._store.tidy)
+            with self._changed:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._work, name="learning", daemon=True)
+                    self._thread.start()
         self._note_change()
 
     def unpaired(self) -> None:
@@ -149,11 +150,12 @@ class Scheduler:
     def take(self, answer: Answered) -> None:
         """Keep a finished answer for learning; returns at once."""
         if self.wants_answers and answer.request.source is not None and (pairing := self._store.pairing) is not None:
-            self._tell(partial(self._store.keep, answer, pairing))
+            self._inbox.put(partial(self._store.keep, answer, pairing))
 
     def wake(self) -> None:
         """Something else may be due: the settings changed, or what is loaded."""
-        self._tell(bool)
+        if self._thread is not None:
+            self._inbox.put(bool)
         self._note_change()
 
     def free_memory(self) -> None:
@@ -246,19 +248,19 @@ class Scheduler:
 
     # The thread
 
-    def _tell(self, call: Callable[[], object]) -> None:
-        if self._thread is not None:
-            self._inbox.put(call)
-
     def _work(self) -> None:
         while (call := self._next()) is not None:
-            self._carefully(call)
-            if self._inbox.empty():
-                self._carefully(self._go_on)
+            with self._carefully():
+                call()
+            with self._carefully():
+                if self._inbox.empty():
+                    self._go_on()
+                    self._begin_due()
         self._process.kill("The program was closed.")
         while self._job is not None:
             if call := self._inbox.get():
-                self._carefully(call)
+                with self._carefully():
+                    call()
 
     def _next(self) -> Callable[[], object] | None:
         """What to do next; nothing (`bool`) at every tick while time matters."""
@@ -268,10 +270,11 @@ class Scheduler:
         except queue.Empty:
             return bool
 
-    def _carefully(self, call: Callable[[], object]) -> None:
+    @contextmanager
+    def _carefully(self) -> Iterator[None]:
         """Nothing that goes wrong here may end learning for good, or the app."""
         try:
-            call()
+            yield
             return
         except (OmniDraftError, OSError) as error:
             log.warning("learning: %s", error)
@@ -280,7 +283,7 @@ class Scheduler:
         self._failed_with = self._store.counts.fresh  # it would go wrong again at once
 
     def _go_on(self) -> None:
-        """Let the process go on or end it; or serve what was made; or begin what is due."""
+        """Let the process go on or end it, and serve what was made."""
         with self._changed:
             if not self._settings().enabled:
                 self._process.kill("Learning was switched off.")
@@ -288,17 +291,12 @@ class Scheduler:
                 self._process.resume()
                 self._note_change()
         if self._job is None and self._swap_due and not self._answering:
-            self._swap()
-        if self._is_due() and not self._swap_due and self._quiet(self.waits.start) and not self._why_wait():
-            self._begin()
-
-    def _swap(self) -> None:
-        self._swap_due = False  # where it fails, it would fail again at once
-        if self._serve():
-            self._store.tidy()
-            self._note_change()
-        else:
-            self._swap_due = True
+            self._swap_due = False  # where it fails, it would fail again at once
+            if self._serve():
+                self._store.tidy()
+                self._note_change()
+            else:
+                self._swap_due = True
 
     def _is_due(self) -> bool:
         """Whether an update may begin at the next quiet moment."""
@@ -326,7 +324,10 @@ class Scheduler:
             return f"Training waits: {spent / 60:.1f} of {MINUTES_PER_HOUR:g} processor minutes an hour are used."
         return self.machine()
 
-    def _begin(self) -> None:
+    def _begin_due(self) -> None:
+        """Begin what is due, if all is quiet."""
+        if not self._is_due() or self._swap_due or not self._quiet(self.waits.start) or self._why_wait():
+            return
         job = self._store.begin(self._settings(), asked=self._forced)
         self._forced = False
         self._process.start(job, lambda update: self._inbox.put(partial(self._follow, update)))
