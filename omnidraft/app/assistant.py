@@ -24,8 +24,9 @@ from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
 from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER
-from omnidraft.learning.learner import Learner
 from omnidraft.learning.material.record import CAPTURE, Answered
+from omnidraft.learning.scheduler import Scheduler
+from omnidraft.learning.store import LearningStore
 from omnidraft.profiles.forget import Forgotten, forget_everything_from, forget_from
 from omnidraft.profiles.uploads import clear_uploads
 from omnidraft.prompting.grammar_state import whole_vocabulary
@@ -42,9 +43,9 @@ class Assistant:
     """All public methods may be called from any thread; one answer runs at a time.
 
     loaded: the models and all that belongs to them. learn: answers to named conversations are kept for the drafter to
-    learn from, in quiet moments, in a process of its own (`learner` tells and does everything about it). ephemeral:
-    nothing that is said leaves a trace on disk. named: the target that the command line asked for, offered as long as
-    the program runs.
+    learn from (`learned`: what is kept, and what came of it), in quiet moments (`learner` knows when), in a process of
+    its own. ephemeral: nothing that is said leaves a trace on disk. named: the target that the command line asked for,
+    offered as long as the program runs.
     """
 
     def __init__(
@@ -59,10 +60,9 @@ class Assistant:
         self._models = threading.Lock()  # had by whoever loads, answers, swaps an adapter
         self._resizing = False  # whether the cache is to take up other settings
         self._learns = learn and not ephemeral
-        self.learner = Learner(
-            self.profile, home.cache, self.loaded.adapters, lambda: self.settings.learning, self._serve,
-            active=self._learns, why_not="" if self._learns else "Nothing is learned here: answers leave no trace.",
-        )  # fmt: skip
+        why_not = "" if self._learns else "Nothing is learned here: answers leave no trace."
+        self.learned = LearningStore(self.profile, home.cache, self.loaded.adapters, why_not)
+        self.learner = Scheduler(self.learned, lambda: self.settings.learning, self._serve)
 
     @property
     def settings(self) -> AppSettings:
@@ -105,7 +105,7 @@ class Assistant:
         adapter = adapter or (AUTO if self._learns else NO_ADAPTER)
         with self._held():
             settings = self.settings
-            self.learner.process.let_go()
+            self.learner.free_memory()
             asked = LoadRequest(
                 target, drafter, model or settings.model, cache or settings.cache, adapter,
                 settings.templates, projector, settings.projectors,
@@ -125,7 +125,7 @@ class Assistant:
             self.learner.unpaired()
 
     def _serve(self) -> bool:
-        """Draft with what the store says now; False while an answer is being written. For the learner."""
+        """Draft with what the store says now; False while an answer is being written. For the scheduler."""
         made = self.loaded.prepare()
         if made is None:
             return True
@@ -149,7 +149,7 @@ class Assistant:
     def answer(self, request: AnswerRequest) -> Generator[Event, None, None]:
         """Events of one answer, once nobody else has the models; closing the generator or calling `stop` ends it early.
 
-        The learner, who wants whole answers to somebody, does not hear of one that goes on, nor of one that captures
+        Learning, which wants whole answers to somebody, does not hear of one that goes on, nor of one that captures
         nothing.
         """
         tokens: list[Token] | None = [] if request.capture and request.continued is None else None
@@ -187,12 +187,8 @@ class Assistant:
     @contextmanager
     def _answering(self) -> Iterator[None]:
         """Held, for what somebody waits for: training stands still."""
-        with self._held():
-            self.learner.answer_begins()
-            try:
-                yield
-            finally:
-                self.learner.answer_ends()
+        with self._held(), self.learner.answering():
+            yield
 
     def _commit(self) -> str | None:
         """Keep what the n-gram cache learned; a sentence if that failed (the next answer tries again)."""
@@ -238,14 +234,15 @@ class Assistant:
     def close(self) -> None:
         """End learning, free the models and close the cache. Harmless when repeated."""
         self.stop()
-        self.learner.close()
+        self.learner.unpaired()
+        self.learned.close()
         self.unload()
 
     def unload(self) -> None:
         """Free the models and close the cache; `load` brings them back. Harmless when repeated."""
         self.stop()
         with self._held():
-            self.learner.process.let_go()
+            self.learner.free_memory()
             self.loaded.close()
 
     @contextmanager
@@ -253,8 +250,9 @@ class Assistant:
         """Hold nothing of what was said or learned, in files or memory, and go on with what the files say then."""
         with self._held(timeout=0):
             cache = self.loaded.cache.settings if self.loaded.cache is not None else None
+            self.learner.unpaired()
             try:
-                with self.learner.let_go():
+                with self.learned.let_go():
                     self.loaded.let_go()
                     yield
             finally:

@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from omnidraft.app.speeds import SPEED_FILE, SpeedStore
 from omnidraft.decoding.events import Finished, Token
 from omnidraft.errors import NoRoom, OmniDraftError
 from omnidraft.lab.experiment import Began, Interrupted, Said, Turn
-from omnidraft.lab.race import LANES, Lane, Lesson, Score, race, score, teach, unlearned
+from omnidraft.lab.race import LANES, Lane, Lesson, Score, race, score, teach
 from omnidraft.learning.update import threads_within
 from omnidraft.processes.progress import CalledOff, Progress, watched
 from omnidraft.settings.config import changed
@@ -173,10 +174,10 @@ class RaceJob:
     def _carefully(self, run: Callable[[], None]) -> None:
         view, learner = self.view, self._own.learner
         learner.meanwhile = lambda: self.doing
-        if not self.plan.kept:
-            learner.answer_begins()  # the profile's own training waits, as it does for an answer
+        # The profile's own training waits, as it does for an answer.
+        waits = nullcontext() if self.plan.kept else learner.answering()
         try:
-            with self._way.working(self._cut, self._cancelled.is_set):
+            with waits, self._way.working(self._cut, self._cancelled.is_set):
                 try:
                     run()
                 finally:
@@ -190,8 +191,6 @@ class RaceJob:
             view.error = "Something went wrong inside the program; its log has the details."
         finally:
             learner.meanwhile = str
-            if not self.plan.kept:
-                learner.answer_ends()
             for lane in view.lanes.values():
                 lane.writing = False
             done = "taught" if view.after and len(view.turns) == len(self.plan.raced) else "raced"
@@ -265,7 +264,7 @@ class RaceJob:
                 self._let_by()
             if isinstance(at, Lesson):
                 self._follow(at)
-        view.taught = self._assistant.learner.last
+        view.taught = self._assistant.learner.status().last
         self._go_on_or_stop()
 
     def _follow(self, at: Lesson) -> None:
@@ -281,12 +280,11 @@ class RaceJob:
         """Stand still for somebody, with the training too; then go on with the models as they were."""
         self._go_on_or_stop()
         assert self._assistant is not None
-        learner, self.view.aside = self._assistant.learner, True
-        learner.answer_begins()
+        self.view.aside = True
         try:
-            self._way.let_by(self._cut, self._cancelled.is_set)
+            with self._assistant.learner.answering():
+                self._way.let_by(self._cut, self._cancelled.is_set)
         finally:
-            learner.answer_ends()
             self.view.aside = False
             self._steps = []
         self._go_on_or_stop()
@@ -330,11 +328,11 @@ class RaceJob:
 
     def _know_times(self, assistant: Assistant) -> None:
         """What answers are given already, and what a step of training takes."""
-        names, waiting = list(self.plan.named_lesson), unlearned(assistant)
+        names, waiting = list(self.plan.named_lesson), assistant.learned.unlearned()
         self.view.given = sum(name in waiting for name in names)
         drafter = assistant.loaded.drafter
         threads = threads_within(assistant.settings.learning.cpu_percent)
-        history = [*assistant.learner.learned.history(), *self._own.learner.learned.history()]
+        history = [*assistant.learned.history(), *self._own.learned.history()]
         if drafter is not None:
             found = step_seconds(history, self.plan.drafter.stem, drafter.info.parameters, threads)
             self.times.step, self.times.measured = found
@@ -371,7 +369,7 @@ class RaceJob:
         for known in assistant.engine.memory.pair_stats.values() if assistant.engine is not None else ():
             store = SpeedStore(self._own.home.cache / SPEED_FILE)  # how good a taught drafter is stays with the race
             store.save_cost(self.plan.target, self.plan.settings.model, known.cost)
-        if assistant.learner.updates.running is not None:
+        if assistant.learner.status().update is not None:
             assistant.learner.hold()
             assistant.unload()
             self._rest(assistant)

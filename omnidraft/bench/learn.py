@@ -36,11 +36,10 @@ from omnidraft.lab.experiment import (
 )
 from omnidraft.lab.prompts import Prompts, choose
 from omnidraft.lab.results import Columns, Report, Table
+from omnidraft.lab.stream import Stream
 from omnidraft.learning.adapters.versions import can_merge, write_merged
 from omnidraft.learning.material.record import CAPTURE, Record, decode, encode
-from omnidraft.learning.material.replay import ExpansionTable
 from omnidraft.learning.training.process import TrainingProcess
-from omnidraft.learning.training.stream import StreamLearner
 from omnidraft.learning.update import Update
 from omnidraft.prompting.prompted_model import Message
 from omnidraft.settings.config import CacheSettings, LearningSettings, ModelSettings, SamplingSettings
@@ -100,8 +99,7 @@ class _Run:
 
     @cached_property
     def _records(self) -> list[Record]:
-        """The target's answers, as a replay rounds them; the expansion table lies beside them."""
-        ExpansionTable.from_pair(self._pair.pair).save(self._place("table.npz"))
+        """The target's answers, as a replay rounds them."""
         return [decode(base64.b64decode(kept)) for kept in self._cell("answers", self._said)]
 
     def _said(self) -> list[str]:
@@ -131,13 +129,12 @@ class _Run:
         folder, kept = self._place(f"{loss}.run"), self._place(f"{loss}.gguf")
         shutil.rmtree(folder, ignore_errors=True)
         kept.unlink(missing_ok=True)
-        settings, process = LearningSettings(loss=loss, interval=self._plan.interval), TrainingProcess()
-        learner = StreamLearner(
-            folder, self._drafter, settings, 1000 * self._seed, threads=self._plan.threads, process=process
-        )
-        learner.switched(self._pair.pair.target.fingerprint, self._target.stem, self._place("table.npz"))
-        updates = []
-        try:
+        settings, updates = LearningSettings(loss=loss, interval=self._plan.interval), []
+        with (
+            TrainingProcess() as process,
+            Stream(folder, settings, process.does, self._plan.threads, 1000 * self._seed) as learner,
+        ):
+            learner.pair(self._pair.pairing)
             steps: list[Callable[[], Update | None]] = [partial(learner.add, record) for record in self._records]
             for update in filter(None, (step() for step in (*steps, learner.finish))):
                 self._work.told(
@@ -147,12 +144,9 @@ class _Run:
                     "answers": update.number, "published": update.outcome == "published", "seconds": update.seconds,
                     "cpu": update.cpu_seconds, "peak_mb": update.peak_mb,
                 })  # fmt: skip
-        finally:
-            process.kill()
-        served = learner.choice.adapter
-        counts = self._counts(self._pair.cache_after(self._records, CacheSettings()), served)
-        if served is not None and can_merge(self._drafter):
-            write_merged(self._drafter, served, kept)
+        counts = self._counts(self._pair.cache_after(self._records, CacheSettings()), learner.adapter)
+        if learner.adapter is not None and can_merge(self._drafter):
+            write_merged(self._drafter, learner.adapter, kept)
         shutil.rmtree(folder)
         sums = {name: sum(update[name] for update in updates) for name in ("seconds", "cpu")}
         return {"counts": counts, "updates": updates, **sums}

@@ -1,8 +1,8 @@
 """Drift: how acceptance falls when the task or the target changes, and how it comes back.
 
 A `DriftRun` answers the prompts of a schedule one after another and yields a point per prompt. No prompt occurs twice,
-every answer starts from cold KV caches, and the n-gram cache is the run's own. Where the drafter learns, the app's own
-learner captures, trains and judges. Knows nothing of pages and plots.
+every answer starts from cold KV caches, and the n-gram cache is the run's own. Where the drafter learns, it
+does as in the app. Knows nothing of pages and plots.
 
 `python -m omnidraft.lab.drift DATA_HOME FOLDER` does a run for the app, whose memory so stays free of torch and of the
 run's models: the plan comes as a line of JSON on stdin, points leave as lines on stdout, and it ends with its stdin.
@@ -15,25 +15,22 @@ import os
 import sys
 import threading
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from omnidraft.decoding.events import Event as AnswerEvent
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError, OmniDraftError, SettingsError
 from omnidraft.lab.experiment import FIXED, Began, Interrupted, Pair, Said, Turn, experiment, material
 from omnidraft.lab.prompts import TASKS, Prompt, in_turn, load_prompts
+from omnidraft.lab.stream import Stream
 from omnidraft.learning.material.record import CAPTURE
-from omnidraft.learning.material.replay import table_file
+from omnidraft.learning.training.process import does
 from omnidraft.settings.config import LearningSettings, ModelSettings, SamplingSettings
 from omnidraft.storage.paths import DataHome
 from omnidraft.storage.vault import take_keys
-
-if TYPE_CHECKING:
-    from omnidraft.learning.training.stream import StreamLearner
 
 # What a run asks of whom: segments of prompts, with the target or the task changing between them. The bundled schedules
 # follow the paper's Figures 5 and 6: a step from one task to another with one target, and a target that leaves and
@@ -220,7 +217,7 @@ class DriftRun:
         self._segments = [n for n, one in enumerate(plan.schedule.segments) for _ in range(one.count)]  # each prompt's
         self._stop = threading.Event()
         self._pair: Pair | None = None
-        self._learner: StreamLearner | None = None
+        self._learner = Stream(folder, LEARNING, does, plan.threads) if plan.learning else None
 
     def stop(self) -> None:
         """End at once. The interrupted prompt does not count."""
@@ -231,7 +228,7 @@ class DriftRun:
     def events(self) -> Iterator[Loading | Point]:
         """Answer the prompts until the run is over, or stopped. Closing the generator stops it."""
         before, said = None, list[AnswerEvent]()
-        with ExitStack() as models:
+        with ExitStack() as models, self._learner or nullcontext():
             for event in experiment((FIXED,), self._prompts, self._ask, self._stop.is_set):
                 if isinstance(event, Interrupted):
                     return
@@ -239,7 +236,9 @@ class DriftRun:
                     yield Loading(target)
                     models.close()
                     self._pair = models.enter_context(self._loaded(target))
-                    self._learn_for(self._pair)
+                    if self._learner is not None:
+                        self._learner.pair(self._pair.pairing)
+                        self._pair.serve(self._learner.adapter)
                     before = target
                 elif isinstance(event, Said):
                     said.append(event.event)
@@ -253,18 +252,6 @@ class DriftRun:
     def _loaded(self, target: str) -> Pair:
         plan, model = self.plan, ModelSettings(threads=self.plan.threads)
         return Pair(self._home, Path(plan.targets[target]), Path(plan.drafter), model, self._folder / "ngrams.sqlite")
-
-    def _learn_for(self, pair: Pair) -> None:
-        """Where the run learns, draft with what this target's vocabulary has learned; a new one starts warm from the
-        last."""
-        if not self.plan.learning:
-            return
-        from omnidraft.learning.training.stream import StreamLearner  # brings torch
-
-        threads = self.plan.threads
-        self._learner = self._learner or StreamLearner(self._folder, Path(self.plan.drafter), LEARNING, threads=threads)
-        table = table_file(self._folder, pair.pair)
-        pair.serve(self._learner.switched(pair.pair.target.fingerprint, pair.pairing.target, table).adapter)
 
     def _ask(self, way: str, _number: int, prompt: Prompt) -> Generator[AnswerEvent, None, None]:
         assert self._pair is not None
@@ -285,7 +272,7 @@ class DriftRun:
         if self._learner is not None:
             if (made := material(self._request(turn.prompt), said, pair.pairing)) is not None:
                 self._learner.add(made)
-            pair.serve(self._learner.choice.adapter)
+            pair.serve(self._learner.adapter)
         trace = turn.traces[FIXED]
         return Point(
             index, self._segments[index], segment.target, turn.prompt.task or segment.task, turn.prompt.id,

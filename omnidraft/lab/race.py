@@ -1,7 +1,7 @@
 """A race: the same prompts answered plainly and drafted, with the proof of equal text, and a lesson for the drafter.
 
-`race` is an experiment of two ways, both with the same seeds. `teach` answers prompts and lets the app's own learner
-train on them. Both work on whatever answers like an assistant does; they know no page, and keep nothing.
+`race` is an experiment of two ways, both with the same seeds. `teach` answers prompts and lets the app learn
+from them. Both work on whatever answers like an assistant does; they know no page, and keep nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.experiment import Interrupted, Told, Turn, experiment, same_ids
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.statistics import Trace, acceptance, interval, per_second
-from omnidraft.learning.learned import Status
+from omnidraft.learning.scheduler import Status
 from omnidraft.settings.config import DraftSettings, SamplingSettings
 
 Lane = Literal["plain", "drafted"]
@@ -93,10 +93,10 @@ def teach(
     assistant: Any, prompts: dict[str, Prompt], sampling: SamplingSettings, draft: DraftSettings,
     cut: Callable[[], bool], cancelled: Callable[[], bool],
 ) -> Iterator[Lesson | Interrupted]:  # fmt: skip
-    """Answer the prompts, then let the learner train on all of them at once, until it serves what it made. Each prompt
-    is a conversation, by its name here; those that wait for an update are not asked again. An answer that is cut
-    teaches nothing and is asked again."""
-    given = unlearned(assistant)
+    """Answer the prompts, then have all of them learned from at once, until what came of it serves. Each prompt is a
+    conversation, by its name here; those that wait for an update are not asked again. An answer that is cut teaches
+    nothing and is asked again."""
+    given = assistant.learned.unlearned()
     new = {name: prompt for name, prompt in prompts.items() if name not in given}
     names = [*new]
 
@@ -113,12 +113,6 @@ def teach(
     for status in trained(assistant.learner, cancelled):
         update = status.update
         yield Lesson("training", update.step, update.steps) if update is not None else Lesson("training", 0, 0)
-
-
-def unlearned(assistant: Any) -> set[str]:
-    """The names of the conversations whose answers are stored and wait for an update."""
-    learner = assistant.learner
-    return learner.stores.unlearned(learner.pairing) if learner.pairing is not None else set()
 
 
 def trained(learner: Any, cancelled: Callable[[], bool]) -> Iterator[Status]:

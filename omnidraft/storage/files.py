@@ -14,9 +14,11 @@ import shutil
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from omnidraft.errors import StorageError
 from omnidraft.storage.scratch import replacing, sync_folder
@@ -25,6 +27,8 @@ from omnidraft.storage.vault import vault_of
 
 if TYPE_CHECKING:
     import numpy as np
+
+T = TypeVar("T")
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -184,16 +188,34 @@ def read_json(text: str | bytes) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
-def is_of(kind: Any, value: Any) -> bool:
-    """Whether a value that was read is of an annotated kind; numbers must be such as count and fit into a table."""
-    within = get_args(kind)
-    if get_origin(kind) is dict:
-        return isinstance(value, dict) and all(is_of(within[1], each) for each in value.values())
-    if get_origin(kind) is tuple:
-        return isinstance(value, tuple) and all(is_of(within[0], each) for each in value)
+_kinds: Callable[[Any], dict[str, Any]] = cache(get_type_hints)
+
+
+def read_as(cls: type[T], values: Any) -> T:
+    """A dataclass's object, of a JSON object that this or another version of the program wrote: names it does not know
+    are left out. ValueError, TypeError or AttributeError where something is missing or of another kind than annotated;
+    numbers must be such as count and fit into a table."""
+    kinds = _kinds(cls)
+    known = {name: value for name, value in values.items() if name in kinds}
+    made = cls(**{name: tuple(v) if get_origin(kinds[name]) is tuple else v for name, v in known.items()})
+    if not all(_is_of(kind, getattr(made, name)) for name, kind in kinds.items()):
+        raise ValueError("a value is of another kind")
+    return made
+
+
+def _is_of(kind: Any, value: Any) -> bool:
+    origin, within = get_origin(kind), get_args(kind)
+    if origin is UnionType:
+        return any(_is_of(one, value) for one in within)
+    if origin is Literal:
+        return value in within
+    if origin is dict:
+        return isinstance(value, dict) and all(_is_of(within[1], each) for each in value.values())
+    if origin is tuple:
+        return all(_is_of(within[0], each) for each in value)
     if kind in (int, float):
-        return type(value) in (int, kind) and abs(value) < 2**63
-    return isinstance(value, kind)
+        return type(value) in (int, kind) and abs(value) < 2**53
+    return isinstance(value, origin or kind)
 
 
 def read_object(file: Path) -> dict[str, Any]:

@@ -16,10 +16,12 @@ from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.speeds import SPEED_FILE, SpeedStore
 from omnidraft.errors import ModelError
 from omnidraft.lab.prompts import topic_prompts
-from omnidraft.learning import learner
-from omnidraft.learning.learner import Waits
+from omnidraft.learning import scheduler
+from omnidraft.learning.scheduler import Waits
+from omnidraft.learning.training import process
 from omnidraft.processes.contention import Contention
 from omnidraft.storage.paths import find_data_home
+from tests.learning.living import HASTY
 from tests.until import until
 from ui.drift.race import price
 from ui.drift.race_view import race
@@ -29,7 +31,8 @@ PATIENCE = 600  # seconds; an update takes ten where the machine is free
 
 @pytest.fixture
 def session(tmp_path, models, monkeypatch):
-    monkeypatch.setattr(learner, "Waits", partial(Waits, start=0.2))
+    monkeypatch.setattr(scheduler, "Waits", partial(Waits, start=0.2))
+    monkeypatch.setattr(process, "MODULE", HASTY)
     made = Session(find_data_home(tmp_path / "home"), "default", str(models / "tiny-target-b-f16.gguf"), None)
     made.apply(**{"model.threads": 1})
     yield made
@@ -93,7 +96,7 @@ def test_a_race_a_lesson_and_a_race_leave_nothing_in_the_profile(session, plan):
     assert "lesson" in race(job)
     assert view.after.answers == view.after.same == 2
     assert any(folder.rglob("replay.sqlite")), "the lesson was learned there"
-    assert session.assistant.learner.learned.history() == []
+    assert session.assistant.learned.history() == []
     with pytest.raises(ModelError):
         session.races.teach(16)
     session.race.close()

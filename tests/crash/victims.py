@@ -52,7 +52,7 @@ class Page:
         self.session = Session(self.home, "default", None, str(MODELS / "tiny-drafter-f16.gguf"))
         waits = self.session.assistant.learner.waits
         waits.start = waits.resume = 0.05
-        self.session.assistant.learner.machine.busy = 2.0
+        self.session.assistant.learner.machine = str
         self.random = random.Random(seed)
 
     def work(self) -> None:
@@ -123,9 +123,8 @@ class Page:
         time.sleep(self.random.uniform(0, 0.3))
 
     def versions(self) -> None:
-        learner = self.session.assistant.learner
-        known = [None, *(version.name for version in learner.learned.versions())]
-        learner.choose(self.random.choice(known))
+        known = [None, *(info.version.name for info in self.session.assistant.learned.versions())]
+        self.session.assistant.learner.choose(self.random.choice(known))
 
 
 def page(home: Path, seed: int, port: int) -> None:

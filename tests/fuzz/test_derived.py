@@ -8,6 +8,7 @@ import os
 import random
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ import pytest
 from omnidraft.app.assistant import Assistant
 from omnidraft.decoding.events import Finished, Notice
 from omnidraft.decoding.request import AnswerRequest
+from omnidraft.learning.material.history import History
 from omnidraft.learning.material.replay import ExpansionTable, table_file
 from omnidraft.settings.config import ModelSettings, SamplingSettings
 from omnidraft.storage.paths import find_data_home
@@ -147,12 +149,13 @@ def test_any_facts_of_updates_are_passed_over(assistant: Assistant, models: Path
     again = Assistant(assistant.home, learn=True)
     try:
         assert answered(again, models)[0] == text
-        with again.learner.stores.looking() as history:
+        kept = again.learner.status().kept
+        assert all(isinstance(took, (int, float)) for _, took in kept.costs)
+        assert kept.spent(1e12) > 0
+        with closing(History(again.profile.metrics)) as history:
             for update in history.updates():
                 assert update.doing()
-            assert all(isinstance(took, (int, float)) for _, took in history.costs())
             history.served()
-            history.spent(1e12)
             history.live("s")
     finally:
         again.close()

@@ -20,6 +20,7 @@ from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab import drift
 from omnidraft.lab.drift import BUNDLED, DriftRun, Loading, Plan, Point, Schedule, Segment, choose_prompts
 from omnidraft.lab.drift_lab import DriftLab, plots, segment_rows
+from omnidraft.learning.training.process import does
 from omnidraft.settings.config import LearningSettings
 from omnidraft.storage.paths import BUNDLED_MODELS
 from tests.lab.traces import run_of
@@ -112,9 +113,7 @@ def test_a_run_reports_every_prompt_marks_the_switches_and_finishes(begin, home)
 def ungated(monkeypatch):
     """A small adapter is trained after every answer, and every update is served, whatever it is worth."""
     monkeypatch.setattr(drift, "LEARNING", LearningSettings(interval=1))
-    stream = pytest.importorskip("omnidraft.learning.training.stream", exc_type=ImportError)
-    made = stream.plan
-    monkeypatch.setattr(stream, "plan", lambda *a, **more: replace(made(*a, **more), gated=False))
+    monkeypatch.setattr(drift, "does", lambda job: does(replace(job, gated=False)))
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from omnidraft.settings.config import DraftSettings, ModelSettings, SamplingSett
 from omnidraft.storage.paths import DataHome
 
 GREEDY = SamplingSettings(temperature=0, max_tokens=48)
+HASTY = "tests.learning.hasty_trainer"  # in place of `process.MODULE`
 FIXED = DraftSettings(mode="fixed", length=4)
 ONE = ModelSettings(threads=1, n_ctx=512)
 PROMPTS = load_prompts("math")
@@ -19,7 +20,7 @@ def open_assistant(home: DataHome, models: Path, **settings: object) -> Assistan
     """A loaded assistant that updates after every 8 answers, as fast as it may."""
     assistant = Assistant(home, learn=True)
     assistant.learner.waits.start = assistant.learner.waits.resume = 0.2
-    assistant.learner.machine.busy = 2.0
+    assistant.learner.machine = str
     wanted = {"interval": 8, "cpu_percent": 50, **settings}
     assistant.settings = changed(assistant.settings, **{f"learning.{name}": value for name, value in wanted.items()})
     assistant.load(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ONE)

@@ -2,8 +2,7 @@
 
 import pytest
 
-from omnidraft.learning.learned import gain
-from omnidraft.learning.material.history import ServedAnswer
+from omnidraft.learning.material.history import ServedAnswer, gain
 
 
 def answers(count: int, version: str, accepted: int, target: str = "t") -> list:

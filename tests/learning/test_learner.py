@@ -7,15 +7,26 @@ import pytest
 from omnidraft.app.assistant import Assistant, Busy
 from omnidraft.chats import ChatStore
 from omnidraft.decoding.request import AnswerRequest
+from omnidraft.learning import store
 from omnidraft.learning.adapters.store import AdapterStore
 from omnidraft.learning.material.record import encode
 from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.learning.training import process
 from omnidraft.settings.config import changed
 from omnidraft.storage.paths import find_data_home
-from tests.learning.living import FIXED, GREEDY, ONE, PROMPTS, ask, open_assistant
+from tests.learning.living import FIXED, GREEDY, HASTY, ONE, PROMPTS, ask, open_assistant
 from tests.until import until
 
 SECRET = "How many walruses live in Quxington harbour 77310?"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hasty():
+    """Ten steps teach enough; that the first update takes more is said elsewhere."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(process, "MODULE", HASTY)
+        patched.setattr(store, "MORE_STEPS", 10)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -48,17 +59,12 @@ def taught(home, models):
 
 
 def test_an_update_is_trained_judged_and_served_while_nobody_waits(taught):
-    status, (version,), (update,) = (
-        taught.learner.status(),
-        taught.learner.learned.versions(),
-        taught.learner.learned.history(),
-    )
+    status, (version,), (update,) = taught.learner.status(), taught.learned.versions(), taught.learned.history()
     assert taught.states >= {"idle", "training"}
-    assert (status.state, status.waiting, status.pid) == ("idle", 0, None)
-    assert status.served == version.name == update.version == "v000001"
+    assert (status.state, status.kept.fresh, status.update) == ("idle", 0, None)
+    assert status.served == version.version.name == update.version == "v000001"
     assert (status.origin, version.served, update.outcome) == ("own", True, "published")
     assert (update.answers_new, update.step) == (10, update.steps)  # every eighth is held out, from the fourth on
-    assert version.losses == update.losses
     assert len(update.losses) == update.steps
     assert update.losses[-1] < update.losses[0]
     assert update.after["new"]["greedy"] > update.before["new"]["greedy"]
@@ -67,12 +73,12 @@ def test_an_update_is_trained_judged_and_served_while_nobody_waits(taught):
 
 
 def test_answers_under_the_new_version_are_counted_for_it(taught):
-    before = len(taught.learner.learned.served_answers())
+    before = len(taught.learned.served_answers())
     (finished,) = ask(taught, range(20, 21))
-    until(lambda: len(taught.learner.learned.served_answers()) > before)
-    served = taught.learner.learned.served_answers()[-1]
+    until(lambda: len(taught.learned.served_answers()) > before)
+    served = taught.learned.served_answers()[-1]
     assert (served.version, served.tested) == ("v000001", finished.statistics.tested)
-    until(lambda: taught.learner.learned.versions()[0].live_answers == 1)
+    until(lambda: taught.learned.versions()[0].live_answers == 1)
 
 
 def test_text_is_the_same_before_and_after_a_swap(taught, home, models):
@@ -93,8 +99,8 @@ def test_going_back_serves_what_was_chosen_once_it_can(taught, monkeypatch):
     until(lambda: taught.learner.status().served is None)
     assert len(tries) > 1, "the first time somebody else had the models"
     ask(taught, range(1), "chat-x")
-    assert AdapterStore(taught.learner.learned.versions()[0].version.path.parent).current() is None
-    until(lambda: taught.learner.status().replay_answers == 14)  # all that were asked so far
+    assert AdapterStore(taught.learned.versions()[0].version.path.parent).current() is None
+    until(lambda: taught.learner.status().kept.answers == 14)  # all that were asked so far
 
 
 def test_what_was_forgotten_is_in_no_file_and_no_version(taught, home):
@@ -106,14 +112,14 @@ def test_what_was_forgotten_is_in_no_file_and_no_version(taught, home):
     assert chat in meta.read_text()
     assert {f.name.partition("-")[0] for f in holding(home, SECRET, chat, record)} >= {"chats.sqlite", "replay.sqlite"}
     assert list(taught.profile.root.glob("merged/*/*/*"))
-    answers = taught.learner.status().replay_answers
+    answers = taught.learner.status().kept.answers
     gone = taught.forget(taught.store, chat)
     assert (gone.conversations, gone.answers, gone.versions) == (1, 1, ("v000001",))
     assert "v000001" in gone.sentence()
     assert not list(taught.profile.root.glob("merged/*/*/*"))
     assert holding(home, SECRET, chat, record) == []
     assert taught.learner.status().served is None
-    until(lambda: taught.learner.status().replay_answers == answers - 1)
+    until(lambda: taught.learner.status().kept.answers == answers - 1)
     assert ask(taught, range(1))[0].statistics.proposed  # and it drafts on
 
 
@@ -125,7 +131,7 @@ def test_forgetting_everything_leaves_the_settings_and_goes_on(taught, home):
     assert gone.conversations == 1
     assert taught.store.conversations() == []
     assert holding(home, SECRET, "chat-of-77310") == []
-    assert taught.learner.status().replay_answers == 0
+    assert taught.learner.status().kept.answers == 0
     assert ask(taught, range(1))[0].statistics.proposed
 
 
@@ -154,7 +160,7 @@ def test_off_is_off_and_ephemeral_leaves_no_replay(home, models, tmp_path):
         assert not assistant.profile.replay.exists()
     off = open_assistant(find_data_home(tmp_path / "off"), models, enabled=False)
     ask(off, range(2))
-    assert (off.learner.status().state, off.learner.status().replay_answers) == ("off", 0)
+    assert (off.learner.status().state, off.learner.status().kept.answers) == ("off", 0)
     off.close()
 
 
@@ -166,7 +172,8 @@ def test_a_second_program_answers_but_does_not_learn(home, taught, models):
     second.close()
 
 
-def test_an_answer_pauses_training_at_once_and_the_user_can_too(home, models, tmp_path):
+def test_an_answer_pauses_training_at_once_and_the_user_can_too(home, models, tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "MORE_STEPS", 4000)  # it does not end by itself
     assistant = open_assistant(find_data_home(tmp_path), models, interval=6)
     assistant.learner.hold()
     ask(assistant, range(6))
@@ -186,7 +193,7 @@ def test_an_answer_pauses_training_at_once_and_the_user_can_too(home, models, tm
     assistant.learner.hold(False)
     until(lambda: assistant.learner.status().state == "training")
     assistant.settings = changed(assistant.settings, **{"learning.enabled": False})
-    until(lambda: assistant.learner.status().pid is None and assistant.learner.status().last)
+    until(lambda: assistant.learner.status().last)
     assert assistant.learner.status().last.outcome == "interrupted"
     assistant.close()
 
@@ -205,5 +212,6 @@ def test_an_update_that_the_user_wants_is_announced_until_it_begins(taught):
     assert (status.state, status.reason) == ("due", "Training begins as soon as no answer is being written.")
     learner.waits.start = quickly
     learner.wake()
-    until(lambda: learner.status().state == "training", "training")
-    assert "Training begins" not in learner.status().reason
+    seen = [status]
+    until(lambda: seen.append(learner.status()) or seen[-1].state == "training", "training")
+    assert "Training begins" not in seen[-1].reason

@@ -1,7 +1,6 @@
 """The training process: it tells how far a job is, does the next one, and brings nothing of one into the other."""
 
 import dataclasses
-import os
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -141,10 +140,9 @@ def published(store: Path) -> list[bytes]:
 
 @pytest.fixture
 def job(world) -> Job:
-    """A short update of the world's answers, whatever it is worth, on one thread."""
+    """A short update of the world's answers, whatever it is worth."""
     world.add(world.records[:24])
-    share = 100 // (os.cpu_count() or 1)
-    return dataclasses.replace(world.job, gated=False, least_steps=2, passes=1, cpu_percent=share, seed=5)
+    return dataclasses.replace(world.job, gated=False, least_steps=2, passes=1, seed=5)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import Estimate, estimates
 from omnidraft.learning.training.process import does
 from omnidraft.learning.training.teaching import windows
-from omnidraft.learning.update import Job, Update, settle
+from omnidraft.learning.update import Job, Update
 
 
 class World:
@@ -23,7 +23,7 @@ class World:
         self.replay = folder / "replay.sqlite"
         self.job = Job(
             Update(1, 0.0, drafter.stem, "target", self.vocabulary), str(drafter), "f", str(self.replay),
-            str(table), str(self.store.folder), cpu_percent=100, least_steps=6,
+            str(table), str(self.store.folder), cpu_percent=1, least_steps=6,
         )  # fmt: skip
 
     def add(self, records: list[Record]) -> None:
@@ -34,7 +34,9 @@ class World:
     def update(self, **changes) -> Update:
         """Run an update and do what the app does about its result, which is returned."""
         *_, result = self.updates(**changes)
-        settle(self.store, result)
+        if result.outcome == "refused":
+            self.store.reject_update(result.through)
+        self.store.prune()
         return result
 
     def updates(self, **changes) -> Iterator[Update]:

@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from omnidraft.errors import StorageError
-from omnidraft.storage.files import erase, make_private, move_aside, write_atomically
+from omnidraft.storage.files import erase, make_private, move_aside, read_as, write_atomically
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -85,3 +87,24 @@ def test_what_the_programs_write_is_private(tmp_path, module):
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "home"), str(tmp_path)], cwd=ROOT, timeout=120)
     assert done.returncode == 0
     assert (tmp_path / "made").stat().st_mode & 0o777 == 0o600
+
+
+@dataclass
+class Facts:
+    kind: Literal["a", "b"]
+    time: float | None
+    names: tuple[str, ...] = ()
+
+
+def test_what_another_version_wrote_is_read_as_far_as_it_is_known():
+    assert read_as(Facts, {"kind": "a", "time": 3, "later": []}) == Facts("a", 3)
+    assert read_as(Facts, {"kind": "b", "time": None, "names": ["x"]}) == Facts("b", None, ("x",))
+
+
+@pytest.mark.parametrize("wrong", [
+    {"kind": "c"}, {"kind": ["a"]}, {"time": "1"}, {"time": True}, {"time": float("nan")}, {"time": 10**400},
+    {"names": [1]}, {"names": None},
+])  # fmt: skip
+def test_values_of_another_kind_are_refused(wrong):
+    with pytest.raises((ValueError, TypeError)):
+        read_as(Facts, {"kind": "a", "time": 1.0} | wrong)

@@ -53,7 +53,7 @@ class FakeAssistant:
         self.profile = home.profile(profile)
         self.settings, _ = load_settings(self.profile.settings)
         status = SimpleNamespace(state="idle", served=None)
-        self.learner = SimpleNamespace(status=lambda: status, learned=SimpleNamespace(served_answers=list))
+        self.learner, self.learned = SimpleNamespace(status=lambda: status), SimpleNamespace(served_answers=list)
         self.engine = self.target = None
         self.loaded = SimpleNamespace(target_file=None, cache=None, pair=None, choice=None, beside=0)
         self.loads: list[Path] = []

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from omnidraft.learning.learned import Start, Status
+from omnidraft.learning.scheduler import Status
+from omnidraft.learning.store import Counts, Start
 from omnidraft.learning.update import Update
 from tests.ui.chatting import arrived, ask, new_chat, said, write
 from tests.ui.conftest import SETTINGS, Server
@@ -98,8 +99,8 @@ def test_it_learns_while_the_page_looks_on_and_all_of_it_can_be_taken_back(make_
 
 
 STATUS = Status(
-    3, "training", "Training on 6 new and 0 earlier answers.", 6, 8, False, None, None, "v000002", "own", False, 77,
-    400.0, 9, 800, 50_000, 256_000_000, 75.0,
+    3, "training", "Training on 6 new and 0 earlier answers.", Counts(9, 800, 50_000, 6, costs=((1e12, 75.0),)), 8,
+    False, None, None, "v000002", "own", False, 400.0,
 )  # fmt: skip
 JUDGED = {"old": {"direct": 0.1, "greedy": 0.2, "overlap": 0.2, "tokens": 100},
           "new": {"direct": 0.1, "greedy": 0.6, "overlap": 0.4, "tokens": 300}}  # fmt: skip
@@ -122,7 +123,7 @@ def test_what_comes_from_outside_is_escaped_and_a_running_update_shows_its_step(
 
 
 def test_what_is_due_is_not_said_to_wait_for_answers():
-    shown = learning_view.standing(replace(STATUS, state="due", reason="Others work.", waiting=400))
+    shown = learning_view.standing(replace(STATUS, state="due", reason="Others work.", kept=Counts(fresh=400)))
     assert "Waiting for a quiet moment" in shown
     assert "Waiting for answers" not in shown
     assert "width:100.0%" in shown

@@ -11,7 +11,7 @@ from omnidraft.app.answer_job import Live
 from omnidraft.app.speeds import PlainSpeed
 from omnidraft.decoding.events import Round, Token
 from omnidraft.engine import SWITCHED_OFF
-from omnidraft.learning.learned import Gain
+from omnidraft.learning.material.history import Gain
 from ui.chat.panel import panel, summary
 
 

@@ -13,7 +13,7 @@ from omnidraft.app.speeds import PlainSpeed
 from omnidraft.decoding.events import ORIGINS, Statistics
 from omnidraft.engine import SWITCHED_OFF
 from omnidraft.format import count, percent, rate, seconds, version
-from omnidraft.learning.learned import Gain
+from omnidraft.learning.material.history import Gain
 from ui.common.notes import tip
 
 ORIGIN_WORDS = {

@@ -22,7 +22,7 @@ from omnidraft.chats import Message
 from omnidraft.chats.pictures import fenced
 from omnidraft.chats.records import ASKED, DONE, REFUSED, ToolCall, open_call
 from omnidraft.format import count, size
-from omnidraft.learning.learned import Gain, gain
+from omnidraft.learning.material.history import Gain, gain
 from ui.common.frame import script
 from ui.common.notes import note
 
@@ -52,8 +52,8 @@ def acceptance_of(path: list[Message]) -> list[float]:
 
 def gain_of(session: Session) -> Gain | None:
     """What the version that drafts now has brought with the model that is loaded."""
-    learner = session.assistant.learner
-    return gain(learner.learned.served_answers(), session.assistant.target_name, learner.status().served)
+    assistant = session.assistant
+    return gain(assistant.learned.served_answers(), assistant.target_name, assistant.learner.status().served)
 
 
 def pieces_of(path: list[Message]) -> list[tuple[str, str]]:

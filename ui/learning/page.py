@@ -1,6 +1,6 @@
 """The Learning page: what the drafter learned, when, from how much; its versions; pause, go back, forget.
 
-Learning itself is the learner's; the page looks at it, presses its buttons, and shows it live while it is open.
+Learning itself is the scheduler's and the store's; the page looks, presses buttons, and shows it live while it is open.
 """
 
 from __future__ import annotations
@@ -98,15 +98,13 @@ class Parts:
 
 def look(session: Session, parts: Parts) -> dict:
     """Everything that changes by itself, as the components show it."""
-    learner = session.assistant.learner
-    status, versions = learner.status(), learner.learned.versions()
-    updates = _updates(learner.learned.history(), status.update)
+    status, store = session.assistant.learner.status(), session.assistant.learned
+    versions, updates = store.versions(), _updates(store.history(), status.update)
     drawn = [view.loss(updates[::-1]), view.acceptance(updates[::-1])]
-    starts = learner.learned.starts()
+    starts, whose = store.starts(), store.subject()
     learned = bool(updates or versions or any(start.warm for start in starts))
-    whose = learner.learned.subject()
     row = f'<div class="od-plots">{"".join(drawn)}</div>' if any(drawn) else ""
-    live = view.served(learner.learned.served_answers()) if learned else ""
+    live = view.served(store.served_answers()) if learned else ""
     shown = row + live
     return {
         parts.standing: view.standing(status),
@@ -116,7 +114,7 @@ def look(session: Session, parts: Parts) -> dict:
         parts.versions: view.versions_table(versions, starts),
         parts.whose: view.subject(whose),
         parts.updates: view.updates_table(updates),
-        parts.files: notes.files(learner.learned.files(), session.assistant.profile.root),
+        parts.files: notes.files(store.files(), session.assistant.profile.root),
         parts.pause: gr.Button(visible=not status.held and status.state not in ("off", "unavailable")),
         parts.go_on: gr.Button(visible=status.held),
         parts.train: gr.Button(visible=status.state in ("idle", "due", "paused") and not status.held),

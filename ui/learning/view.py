@@ -1,6 +1,6 @@
 """What the drafter has learned as HTML: how learning stands, its plots, its versions, its updates.
 
-Pure functions from what `omnidraft.learning.learned` tells; everything that comes from outside is escaped.
+Pure functions from what scheduler and store tell; everything that comes from outside is escaped.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ from collections.abc import Sequence
 from html import escape
 
 from omnidraft.format import count, percent, seconds, share, size, version
-from omnidraft.learning.learned import Start, Status, VersionInfo
 from omnidraft.learning.material.history import ServedAnswer
+from omnidraft.learning.material.replay import LIMIT_MB
+from omnidraft.learning.scheduler import Status
+from omnidraft.learning.store import Start, VersionInfo
 from omnidraft.learning.update import Estimates, Update
 from omnidraft.plot import Frame, Mark, Plot, Series, ceiling
 from ui.common.notes import cells, table
 
+DAY = 86_400.0  # seconds
 STATES = {
     "off": "Learning is off",
     "unavailable": "Not learning now",
@@ -43,14 +46,13 @@ def standing(status: Status) -> str:
     """One line on what learning does now, why, and how far it is."""
     update = status.update
     state = status.state
-    reason = "Getting ready." if update is not None and not update.steps and state == "training" else status.reason
-    head = f'<p class="od-state" data-state="{state}"><b>{STATES[state]}</b> <span>{escape(reason)}</span></p>'
+    head = f'<p class="od-state" data-state="{state}"><b>{STATES[state]}</b> <span>{escape(status.reason)}</span></p>'
     if state in ("off", "unavailable"):
         return head
     if update is not None:
         share, words = update.step / max(update.steps, 1), _under_way(status, update)
     else:
-        share, words = min(1.0, status.waiting / status.interval), ""
+        share, words = min(1.0, status.kept.fresh / status.interval), ""
     bar = f'<div class="od-bar" role="img" aria-label="{share:.0%}"><i style="width:{share:.1%}"></i></div>'
     return f'{head}{bar}<p class="od-under">{escape(words)}</p>'
 
@@ -68,23 +70,24 @@ def _under_way(status: Status, update: Update) -> str:
 
 def facts(status: Status, versions: Sequence[VersionInfo], drafter: str = "") -> str:
     """The figures at a glance; none where no drafter is loaded, whose they could be. drafter: its name."""
-    if status.state == "unavailable" and not status.replay_answers:
+    kept, spent = status.kept, status.kept.spent(DAY)
+    if status.state == "unavailable" and not kept.answers:
         return ""
     served = next((v for v in versions if v.served), None)
     shown = [(f"of {drafter or 'the drafter'} drafts now", version(status.served))] if status.served else []
     if not status.served and drafter:
         shown = [("drafts now, as it came", escape(drafter))]
     if served is not None:
-        shown.append(("held-out acceptance", percent(held_out(served.meta.after))))
+        shown.append(("held-out acceptance", percent(held_out(served.version.meta.after))))
         if served.live_acceptance is not None:
             shown.append(
                 (f"of drafts accepted in {count(served.live_answers)} answers", percent(served.live_acceptance))
             )
     shown += [
-        ("answers kept to learn from", count(status.replay_answers)),
-        ("tokens in them", count(status.replay_tokens)),
-        (f"of {size(status.replay_limit)}", size(status.replay_bytes)),
-        ("processor time learning took in 24 hours", seconds(status.day_seconds) if status.day_seconds else "none"),
+        ("answers kept to learn from", count(kept.answers)),
+        ("tokens in them", count(kept.tokens)),
+        (f"of {size(LIMIT_MB * 1e6)}", size(kept.bytes)),
+        ("processor time learning took in 24 hours", seconds(spent) if spent else "none"),
     ]
     body = "".join(f"<div><b>{value}</b><small>{escape(name)}</small></div>" for name, value in shown)
     return f'<div class="od-facts">{body}</div>{_origin(status)}'
@@ -155,15 +158,15 @@ def _start(start: Start) -> str:
 
 
 def _version(v: VersionInfo) -> str:
-    m, state = v.meta, SERVES if v.served else "rolled back" if v.rejected else ""
+    m, name, state = v.version.meta, v.version.name, SERVES if v.served else "rolled back" if v.rejected else ""
     live = f"{percent(v.live_acceptance)} of {count(v.live_answers)}" if v.live_answers else "–"
     values = [
-        escape(version(v.name)), state, when(m.created), count(m.answers), count(m.tokens), f"{m.loss:.3f}",
+        escape(version(name)), state, when(m.created), count(m.answers), count(m.tokens), f"{m.loss:.3f}",
         percent(held_out(m.before)), percent(held_out(m.after)), live, size(v.bytes),
-        _use(v.name, f"version {version(v.name)}", v.served),
+        _use(name, f"version {version(name)}", v.served),
     ]  # fmt: skip
     tip = escape(f"{m.loss_name}, rank {m.rank}, trained while {m.target} answered; {v.version.path}")
-    return f'<tr title="{tip}" data-version="{escape(v.name)}">{cells(values)}</tr>'
+    return f'<tr title="{tip}" data-version="{escape(name)}">{cells(values)}</tr>'
 
 
 def updates_table(updates: Sequence[Update]) -> str:

@@ -41,7 +41,7 @@ from omnidraft.learning.adapters.versions import (
     unfinished_folder,
     write_pointer,
 )  # fmt: skip
-from omnidraft.storage.files import erase, is_of, pack_arrays, read_arrays, read_json, reason, sync_folder
+from omnidraft.storage.files import erase, pack_arrays, read_arrays, read_as, read_json, reason, sync_folder
 
 # Weights that have been trained but are not served: the next update goes on from them. What is served only ever
 # changes for something better, but training must not stop at that: a new topic costs the earlier ones a little before
@@ -72,11 +72,7 @@ def read_candidate(store: Path) -> Candidate | None:
     try:
         weights = read_arrays(store / FILE)
         about = read_json(weights.pop(_ABOUT).tobytes())
-        weights = {name: matrix.astype(np.float32) for name, matrix in weights.items()}
-        chats = tuple(map(str, about["chats"]))
-        behind, through = about["behind"], about["through"]
-        known = is_of(int, behind) and is_of(int, through)
-        return Candidate(weights, str(about["base"]), behind, through, chats) if known else None
+        return read_as(Candidate, {**about, "weights": {n: matrix.astype(np.float32) for n, matrix in weights.items()}})
     except (ValueError, KeyError, TypeError, StorageError):
         return None
 

@@ -15,9 +15,8 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import get_type_hints
 
 import numpy as np
 import psutil
@@ -31,9 +30,9 @@ from omnidraft.storage import scratch
 from omnidraft.storage.files import (
     as_stored,
     erase,
-    is_of,
     put_in,
     read,
+    read_as,
     read_json,
     readable,
     real,
@@ -90,13 +89,8 @@ class Meta:
             values = read_json(data)
             if values["schema"] > SCHEMA:
                 raise StorageError("an adapter was written by a newer version of OmniDraft")
-            known = {f.name for f in fields(cls)}
-            values["chats"] = tuple(values.get("chats", ()))
-            meta = cls(**{name: value for name, value in values.items() if name in known})
-            if not all(is_of(kind, getattr(meta, name)) for name, kind in get_type_hints(cls).items()):
-                raise ValueError("a value is of another kind")
-            return meta
-        except (ValueError, KeyError, TypeError) as error:
+            return read_as(cls, values)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StorageError(f"an adapter's description is damaged: {error}") from error
 
 
@@ -187,14 +181,11 @@ def read_pointer(folder: Path) -> Pointer | None:
     """What the file says; None if it is missing or damaged."""
     try:
         values = read_json(read(folder / CURRENT))
-        version, rejected = values["version"], tuple(map(str, values["rejected"]))
-        if version is not None and not VERSION_NAME.fullmatch(version):
-            return None
-        through, highest, warm = values["through"], values.get("highest", 0), values.get("warm")
-        if not (is_of(int, through) and is_of(int, highest) and all(map(VERSION_NAME.fullmatch, rejected))):
-            return None
-        return Pointer(version, rejected, through, highest, warm if isinstance(warm, bool) else None)
-    except (OSError, ValueError, KeyError, TypeError, StorageError):
+        pointer = read_as(Pointer, values)
+        names = [name for name in (*pointer.rejected, pointer.version) if name is not None]
+        whole = {"version", "rejected", "through"} <= values.keys()
+        return pointer if whole and all(map(VERSION_NAME.fullmatch, names)) else None
+    except (OSError, ValueError, TypeError, AttributeError, StorageError):
         return None
 
 

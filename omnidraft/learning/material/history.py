@@ -7,21 +7,15 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from omnidraft.errors import OmniDraftError
-from omnidraft.learning.material.record import Answered, Pairing, record_of
-from omnidraft.learning.material.replay import Answer, ReplayStore
+from omnidraft.learning.material.record import Answered, Pairing
 from omnidraft.learning.update import Update
-from omnidraft.storage.database import Database, Migration, derived
-from omnidraft.storage.paths import ProfilePaths
-from omnidraft.storage.scratch import FileLock
+from omnidraft.storage.database import Database, Migration
 
 log = logging.getLogger("omnidraft.learning")
 APPLICATION_ID = 0x4F44_4D31  # "ODM1" in the SQLite header
@@ -115,24 +109,15 @@ class History:
         rows = self._db.all(f"SELECT facts FROM updates {of} ORDER BY number DESC LIMIT ?", [*values, limit])
         return [update for (facts,) in rows if (update := _read(facts)) is not None]
 
-    def spent(self, seconds: float) -> float:
-        """Processor seconds of the updates that ended in the last `seconds`."""
-        since = time.time() - seconds
-        return sum(took for ended, took in self.costs() if ended > since)
-
     def costs(self) -> list[tuple[float, float]]:
         """When each of the last updates ended, 0 for one that has not, and its processor seconds; newest first."""
         return [(update.ended or 0.0, update.cpu_seconds) for update in self.updates(MOST_A_DAY)]
 
-    def published(self, store: str) -> dict[str, Update]:
-        """The update behind each version of a store."""
-        rows = self._db.all("SELECT version, facts FROM updates WHERE store = ? AND version IS NOT NULL", (store,))
-        return {version: update for version, facts in rows if (update := _read(facts)) is not None}
-
     def add_reason(self, store: str, version: str, sentence: str) -> None:
         """Say more about the update that made a version, if it is known here."""
-        if (update := self.published(store).get(version)) is not None:
-            self.save(store, replace(update, reason=f"{update.reason} {sentence}"))
+        for (facts,) in self._db.all("SELECT facts FROM updates WHERE store = ? AND version = ?", (store, version)):
+            if (update := _read(facts)) is not None:
+                self.save(store, replace(update, reason=f"{update.reason} {sentence}"))
 
     def add_served(self, store: str, answer: ServedAnswer) -> None:
         values = asdict(answer)
@@ -157,116 +142,42 @@ class History:
         return {version: (count, accepted / tested if tested else None) for version, count, accepted, tested in rows}
 
 
-# The files learning keeps in a profile, while they are open: the replay, the history, and the right to write them.
-# Only one program at a time learns in a profile. It decides nothing; counts are kept so that pages need no file.
+# What learning has brought in answers since: the drafter's acceptance before and after. Sums only. Speeds are not
+# compared: those of other days come from another moment of the machine.
 
 
-LOCK = "learning.lock"
-_DAY = 86_400.0  # seconds
+WINDOW = 50  # of the latest answers on either side
+FEWEST = 40  # proposals on either side before acceptance is worth comparing
 
 
-class OpenStores:
-    """refused: why nothing can be learned here, "" if it can. answers, tokens, bytes: of the replay; fresh: answers of
-    the present vocabulary that no update has seen; learned: those that one has; enough: how many of the fresh ones an
-    update could be judged with, else 0; day_seconds: processor time of the updates of the last 24 hours."""
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """version: the first that served behind the answers compared with. acceptance: (before, after) of what the drafter
+    proposed."""
 
-    def __init__(self, profile: ProfilePaths) -> None:
-        self._profile = profile
-        self._lock = threading.RLock()
-        self._right = FileLock(profile.root / LOCK)
-        self.refused = ""
-        self.replay: ReplayStore | None = None
-        self.history: History | None = None
-        self.answers = self.tokens = self.bytes = self.fresh = self.learned = self.enough = 0
-        self.day_seconds = 0.0
+    version: str
+    acceptance: tuple[float, float]
 
-    def open(self) -> None:
-        """Open what learning writes, or note in `refused` that another program does. StorageError for damaged files."""
-        with self._lock:
-            self.refused = ""
-            if self.replay is not None:
-                return
-            if not self._right.acquire():
-                self.refused = "Another program is learning in this profile."
-                return
-            try:
-                self.replay = ReplayStore(self._profile.replay)
-                self._open_history()
-                self.files[1].end_running()
-                self._count()
-            except BaseException:
-                self.close()  # with one of them missing nothing can be learned, and the next load tries again
-                raise
 
-    @property
-    def files(self) -> tuple[ReplayStore, History]:
-        """Replay and history, while both are open."""
-        assert self.replay is not None
-        assert self.history is not None
-        return self.replay, self.history
+def gain(answers: Sequence[ServedAnswer], target: str, version: str | None) -> Gain | None:
+    """What the version served has brought with `target`; None while too little is known.
 
-    def _open_history(self) -> None:
-        """Open the history alone, if there is one or this program is the one that writes it."""
-        if self.history is None and (self.replay is not None or self._profile.metrics.is_file()):
-            self.history, _ = derived(self._profile.metrics, lambda: History(self._profile.metrics))
+    answers: the last ones, oldest first. Compared are the latest answers of learned versions up to `version` with those
+    of the bare drafter before the first of them, or of the oldest version known where those are no longer.
+    """
+    mine = [a for a in answers if a.target == target]
+    if not version or not any(a.version == version for a in mine):
+        return None
+    base = "" if any(a.version == "" for a in mine) else mine[0].version
+    learned = [a for a in mine if base < a.version <= version]
+    if not learned:
+        return None
+    before = [a for a in mine[: mine.index(learned[0])] if a.version == base][-WINDOW:]
+    after = learned[-WINDOW:]
+    if min(sum(a.proposed for a in side) for side in (before, after)) < FEWEST:
+        return None
+    return Gain(min(a.version for a in learned), (_acceptance(before), _acceptance(after)))
 
-    @contextmanager
-    def looking(self) -> Iterator[History | None]:
-        """The history, if there is one that can be read, for who only looks; it is not closed meanwhile."""
-        with self._lock:
-            try:
-                self._open_history()
-            except OmniDraftError as error:
-                log.warning("%s", error)
-            yield self.history
 
-    @contextmanager
-    def let_go(self) -> Iterator[None]:
-        """Have nothing open inside, whoever looks: they wait."""
-        with self._lock:
-            self.close()
-            yield
-
-    def close(self) -> None:
-        """Release everything, even what cannot write any more."""
-        with self._lock, ExitStack() as releasing:
-            releasing.callback(self._right.release)
-            for store in (self.replay, self.history):
-                if store is not None:
-                    releasing.callback(store.close)
-            self.replay = self.history = None
-
-    def keep(self, answer: Answered, pairing: Pairing, store_name: str) -> None:
-        """Store an answer for training and count it for the version that drafted it."""
-        if self.history is not None:
-            self.history.add_served(store_name, ServedAnswer.of(answer, pairing))
-        if (record := record_of(answer, pairing)) is None:
-            return
-        with self._lock:
-            if self.replay is not None:
-                self.replay.add(record)
-                self._count()
-
-    def recount(self, pairing: Pairing) -> None:
-        """Count what is new to what was learned for a drafter and a target."""
-        through = pairing.choice.learned_in.through
-        with self._lock:
-            answers = self._usable(pairing)
-            self.fresh = sum(ordinal > through for ordinal in answers)
-            self.learned = len(answers) - self.fresh
-            self.enough = self.fresh if any(answer.held_out for answer in answers.values()) else 0
-            self.day_seconds = self.history.spent(_DAY) if self.history is not None else 0.0
-
-    def unlearned(self, pairing: Pairing) -> set[str]:
-        """The conversations with answers that no update of this drafter and target has seen."""
-        through = pairing.choice.learned_in.through
-        with self._lock:
-            return {answer.chat for ordinal, answer in self._usable(pairing).items() if ordinal > through}
-
-    def _usable(self, pairing: Pairing) -> dict[int, Answer]:
-        pair, store = pairing.pair, self.replay
-        return store.usable(pair.drafter.fingerprint, pair.target.fingerprint) if store is not None else {}
-
-    def _count(self) -> None:
-        replay, _ = self.files
-        self.answers, self.tokens, self.bytes = len(replay), replay.tokens, replay.bytes
+def _acceptance(answers: Sequence[ServedAnswer]) -> float:
+    return sum(a.accepted for a in answers) / sum(a.proposed for a in answers)

@@ -25,7 +25,7 @@ import numpy as np
 from omnidraft.errors import StorageError
 from omnidraft.learning.material.record import Record, decode, encode
 from omnidraft.storage.database import Database, erase_deleted
-from omnidraft.storage.files import pack_arrays, read_arrays, read_json, write_atomically
+from omnidraft.storage.files import pack_arrays, read_arrays, read_as, read_json, write_atomically
 
 log = logging.getLogger("omnidraft.learning")
 
@@ -171,9 +171,7 @@ def _to_json(answer: Answer) -> str:
 
 def _from_json(text: str | bytes) -> Answer:
     try:
-        values = read_json(text)
-        known = {field.name for field in fields(Answer)}  # earlier programs kept more
-        return Answer(**{name: value for name, value in values.items() if name in known})
+        return read_as(Answer, read_json(text))
     except (ValueError, TypeError, AttributeError) as error:
         raise StorageError("the replay's index was not written by this program and is not read") from error
 
@@ -263,9 +261,6 @@ class ExpansionTable:
             return cls(drafter, target, data["flat"], data["offsets"], data["direct"])
         except (ValueError, KeyError) as error:
             raise StorageError(f"the expansion table {path} cannot be read: {error}") from error
-
-    def __getitem__(self, target_id: int) -> tuple[int, ...]:
-        return tuple(map(int, self.flat[self.offsets[target_id] : self.offsets[target_id + 1]]))
 
     @property
     def target_size(self) -> int:

@@ -6,6 +6,7 @@ losses and replay.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -176,7 +177,8 @@ class TorchDrafter:
         names = _adaptable(base, header, self.architecture)
         config = LoraConfig(r=rank, lora_alpha=rank, target_modules=sorted(names), lora_dropout=0.0, bias="none")
         config._register_custom_module({FrozenLinear: AdaptedLinear})
-        self.model = get_peft_model(base, config)
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):  # PEFT asks under a name of yesterday
+            self.model = get_peft_model(base, config)
         self.base = base
         modules = dict(base.named_modules())
         self.adapted: dict[str, nn.Module] = {gguf_name: modules[name] for name, gguf_name in names.items()}

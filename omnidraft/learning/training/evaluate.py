@@ -139,9 +139,6 @@ class Estimate:
         far = [part.mean() / max(2 * standard_error(part), TINY) for part in parts]
         return sum(z < -1 for z in far), sum(z > 1 for z in far)
 
-    def means(self) -> dict[str, float]:
-        return {name: float(getattr(self, name).mean()) if self.tokens else 0.0 for name in ("greedy", "overlap")}
-
 
 Answers = Mapping[int, Sequence[Window]]  # by replay ordinal
 
@@ -190,7 +187,10 @@ def _product_per_token(values: Tensor, batch: Batch) -> Tensor:
 
 def means(found: Mapping[str, Estimate]) -> dict[str, dict[str, float]]:
     """What is told and kept of estimates."""
-    return {name: {**{k: round(v, 4) for k, v in e.means().items()}, "tokens": e.tokens} for name, e in found.items()}
+    mean = lambda values: round(float(values.mean()), 4) if len(values) else 0.0  # noqa: E731
+    return {
+        name: {"greedy": mean(e.greedy), "overlap": mean(e.overlap), "tokens": e.tokens} for name, e in found.items()
+    }
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -32,7 +33,7 @@ KEPT_SECONDS = 900.0  # that it waits for another job: to load its libraries tak
 SPARE = 0.2  # share of the machine's memory without which it does not wait
 
 
-class TrainingProcess:
+class TrainingProcess(AbstractContextManager):
     """At most one process, which does one job at a time. Methods may be called from any thread.
 
     A job's update comes from a thread of this object's, again whenever it got on; the last one has `ended`. The child
@@ -55,6 +56,13 @@ class TrainingProcess:
     def pid(self) -> int | None:
         """Of the process, at work or waiting; None while there is none."""
         return self._child.pid if self._child is not None and self._child.running else None
+
+    def memory_mb(self) -> float | None:
+        """That it has resident."""
+        if (pid := self.pid) is not None:
+            with suppress(psutil.Error):
+                return round(psutil.Process(pid).memory_info().rss / 1e6, 1)
+        return None
 
     def start(self, job: Job, tell: Callable[[Update], object]) -> None:
         """In the process that waits, if it was started for the same profile and threads; else in the place of it."""
@@ -100,9 +108,11 @@ class TrainingProcess:
         if self._child is not None:
             self._why = self._why or why
             self._child.kill()
-            if threading.current_thread() is not self._reader:
-                self._reader.join()
+            self._reader.join()
             self.paused = False
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     def let_go(self) -> None:
         """End the process if it only waits."""
@@ -189,7 +199,6 @@ def _be_humble(job: Job) -> None:
     system.give_back_memory(2 << 20)
     import torch
 
-    torch.set_num_threads(job.threads)
     if torch.get_num_interop_threads() > 1:  # may be said once
         torch.set_num_interop_threads(1)
 

@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.learning.adapters.store import AdapterStore, Candidate, drop_candidate, keep_candidate, read_candidate
@@ -86,6 +87,7 @@ class Trained:
 def update(job: Job) -> Iterator[Update]:
     """Read, train, judge, publish."""
     began = time.process_time()
+    torch.set_num_threads(job.threads)
     material = _read(job)
     selection = material.selection
     now = replace(

@@ -10,11 +10,8 @@ import pytest
 from sqlitedict import SqliteDict
 
 from omnidraft.errors import StorageError
-from omnidraft.learning.material.history import OpenStores
 from omnidraft.learning.material.record import encode
 from omnidraft.learning.material.replay import HELD_OUT_EVERY, Answer, ReplayStore, select_answers
-from omnidraft.learning.update import Update
-from omnidraft.storage.paths import ProfilePaths
 from tests.learning.learning_helpers import random_record
 
 
@@ -146,31 +143,3 @@ def test_the_oldest_new_answers_come_first_and_the_rest_wait():
     assert plan.through == kept[10] - 1
     assert select_answers(answers, 0, 0, 512).new == tuple(kept)
     assert select_answers(answers, kept[3], 0, 512).new == tuple(kept[4:])
-
-
-def test_with_damaged_answers_nothing_is_kept_open_and_the_next_load_says_so_again(tmp_path):
-    profile = ProfilePaths.inside(tmp_path)
-    profile.replay.write_bytes(b"junk" * 1000)
-    keeping = OpenStores(profile)
-    for _ in range(2):
-        with pytest.raises(StorageError):
-            keeping.open()
-        assert keeping.replay is None
-    assert profile.replay.read_bytes() == b"junk" * 1000
-    profile.replay.unlink()
-    keeping.open()
-    assert keeping.replay is not None
-    assert keeping.history is not None
-    keeping.close()
-
-
-def test_an_update_that_a_kill_ended_stays_in_its_stores_history(tmp_path):
-    profile = ProfilePaths.inside(tmp_path)
-    keeping = OpenStores(profile)
-    keeping.open()
-    keeping.history.save("some/store", Update(1, 1.0, "drafter", "target", "vocabulary"))
-    keeping.close()
-    keeping.open()
-    (found,) = keeping.history.updates(store="some/store")
-    assert found.outcome == "interrupted"
-    keeping.close()

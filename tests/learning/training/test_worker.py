@@ -22,7 +22,7 @@ from tests.llama_file import llama_logits
 
 def spelled(record: Record, targets: np.ndarray, table: ExpansionTable, **changes) -> Record:
     """The answer with other target tokens and the pieces that spell them, as if a model had said that."""
-    pieces = [table[token] for token in targets]
+    pieces = [tuple(table.flat[table.offsets[token] : table.offsets[token + 1]]) for token in targets]
     made = dataclasses.replace(
         record, chat="poison", targets=targets.astype(np.int32), pieces=np.array(sum(pieces, ()), np.int32),
         spans=np.array([len(p) for p in pieces], np.int32), leading_space=False, first=(), **changes,

@@ -18,15 +18,16 @@ from omnidraft.decoding.request import AnswerRequest
 from omnidraft.lab.prompts import load_prompts
 from omnidraft.learning.adapters.store import Candidate, keep_candidate
 from omnidraft.learning.material.record import encode
-from omnidraft.learning.material.replay import ReplayStore, table_file
+from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.learning.training.process import PARTS, TrainingProcess
-from omnidraft.learning.update import Job, Update, plan
+from omnidraft.learning.update import Job, Update
 from omnidraft.processes import system
 from omnidraft.profiles.forget import SOURCES, ngram_tables
 from omnidraft.settings.config import DraftSettings, SamplingSettings, changed
 from omnidraft.storage.encryption import make_plain
 from omnidraft.storage.vault import held
 from omnidraft.vocab.ngram_store import NgramStore
+from tests.learning.living import HASTY
 from tests.storage.encryption.homes import MARKS, PASSPHRASE, asked, found, opened
 
 pytestmark = pytest.mark.skipif(system.memory_folder() is None, reason="encryption needs a folder in memory")
@@ -58,18 +59,17 @@ def learn_from(session: Session) -> Job:
             )
         ):
             pass
-    pairing = assistant.loaded.pairing
-    settings, replay = assistant.settings.learning, assistant.profile.replay
-    update = Update(1, 0.0, pairing.choice.drafter.stem, pairing.target, pairing.pair.target.fingerprint)
-    job = plan(update, pairing.choice, settings, replay, table_file(assistant.home.cache, pairing.pair), seed=1)
+    job = assistant.learned.begin(assistant.settings.learning)
     return dataclasses.replace(job, gated=False, passes=1, least_steps=2, rehearsal=0.0, cpu_percent=50)
 
 
 def train(job: Job) -> Update:
     """What comes of it in the training process; nothing of its keys can be seen from outside."""
     process = TrainingProcess()
-    told = process.does(job)
-    next(told)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("omnidraft.learning.training.process.MODULE", HASTY)
+        told = process.does(job)
+        next(told)
     seen = psutil.Process(process.pid)
     visible = " ".join([*seen.cmdline(), *seen.environ().values()])
     vault = held(Path(job.store).parents[4])
