@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -20,7 +19,6 @@ from torch import Tensor
 from omnidraft.errors import StorageError
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ExpansionTable, ReplayStore
-from omnidraft.learning.update import Job
 
 A = TypeVar("A")  # of NumPy, or of torch once they are collated
 
@@ -357,12 +355,11 @@ def _join_outcomes(outcomes: Sequence[Outcomes[np.ndarray]]) -> Outcomes[Tensor]
 
 
 class StoredAnswers:
-    """index: what the replay says of every answer in the job's vocabularies, by ordinal. No transaction stays open
+    """index: what the replay says of every answer in the table's vocabularies, by ordinal. No transaction stays open
     behind a read."""
 
-    def __init__(self, job: Job) -> None:
-        self._store = ReplayStore(Path(job.replay))
-        self._table = ExpansionTable.load(Path(job.table))
+    def __init__(self, replay: ReplayStore, table: ExpansionTable) -> None:
+        self._store, self._table = replay, table
         self.index = self._store.usable(self._table.drafter_fingerprint, self._table.target_fingerprint)
 
     def windows(self, ordinals: Iterable[int]) -> dict[int, list[Window]]:

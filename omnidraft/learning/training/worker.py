@@ -22,7 +22,7 @@ import torch
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.learning.adapters.store import AdapterStore, Candidate, drop_candidate, keep_candidate, read_candidate
 from omnidraft.learning.adapters.versions import ADAPTER, WEIGHTS, Meta, Version, digest, write_adapter
-from omnidraft.learning.material.replay import Selection, select_answers
+from omnidraft.learning.material.replay import ExpansionTable, ReplayStore, Selection, select_answers
 from omnidraft.learning.training import steps
 from omnidraft.learning.training.drafter import TorchDrafter, give, rank_of, read_weights
 from omnidraft.learning.training.evaluate import Answers, Estimate, Verdict, estimates, judge, means
@@ -119,13 +119,15 @@ def update(job: Job) -> Iterator[Update]:
 
 def _read(job: Job) -> Material:
     """Choose the answers to learn from and to judge by, and cut them into windows."""
-    answers, candidate = StoredAnswers(job), _candidate(job)
-    selection = select_answers(answers.index, max(job.through, candidate.through), job.seed, job.most_new)
-    taught = (*selection.new, *selection.replayed)
-    held_out = {"old": answers.windows(selection.judged_old), "new": answers.windows(selection.judged_new)}
-    unseen = answers.windows(selection.new[-UNSEEN:] if candidate.weights else ())
-    chats = frozenset(answers.index[o].chat for o in taught)
-    windows = [window for answer in answers.windows(taught).values() for window in answer]
+    candidate = _candidate(job)
+    with ReplayStore(Path(job.replay)) as replay:
+        answers = StoredAnswers(replay, ExpansionTable.load(Path(job.table)))
+        selection = select_answers(answers.index, max(job.through, candidate.through), job.seed, job.most_new)
+        taught = (*selection.new, *selection.replayed)
+        held_out = {"old": answers.windows(selection.judged_old), "new": answers.windows(selection.judged_new)}
+        unseen = answers.windows(selection.new[-UNSEEN:] if candidate.weights else ())
+        chats = frozenset(answers.index[o].chat for o in taught)
+        windows = [window for answer in answers.windows(taught).values() for window in answer]
     return Material(selection, windows, held_out, unseen, chats, candidate)
 
 
