@@ -170,24 +170,22 @@ class Answering(Handlers):
         decided = self.view.decide(session, name, data["message"], data["call"], data["choice"])
         yield from followed.while_shown(decided)
 
-    def cancel(self, chat: str | None, followed: Followed, request: gr.Request) -> dict:
+    def cancel(self, chat: str | None, request: gr.Request) -> dict:
         """The edit is given up: what it would have changed stays as it is, and what was being written comes back, its
         text by the page script."""
         session, name = self.here(request, chat)
-        files = self.view.attach(followed.unsent.get(name, []), session, name)
-        return {**self.view.no_edit(), **files, self.view.notice: ""}
+        return {**self.view.no_edit(session, name), self.view.notice: ""}
 
     def take(
         self, there: list[Attached], text: str, chat: str | None, editing: str | None, followed: Followed,
         request: gr.Request, event: gr.EventData,
     ) -> Updates:  # fmt: skip
         """A file was sent; documents take a moment to read."""
-        kept = {} if editing else followed.unsent
-        yield from followed.while_shown(self._taken(event._data, there, text, chat, kept, request))
+        yield from followed.while_shown(self._taken(event._data, there, text, chat, editing, request))
 
     def _taken(
-        self, sent: dict[str, Any], there: list[Attached], text: str, chat: str | None,
-        kept: dict[str, list[Attached]], request: gr.Request,
+        self, sent: dict[str, Any], there: list[Attached], text: str, chat: str | None, editing: str | None,
+        request: gr.Request,
     ) -> Updates:  # fmt: skip
         shown: dict = {}
         refused: list[str] = []
@@ -197,7 +195,8 @@ class Answering(Handlers):
             path = uploaded(self.sessions.home, sent["path"])
             files, refused = attachments.take([path], there, eyes)
             session, name = self.here(request, chat)
-            kept[name] = files
+            if not editing:
+                session.shown.unsent[name] = files
             shown = self.view.attach(files, session, name, text or "")
             refuse_unseen(session, attachments.pictures(files))  # again when they are sent: another model may be chosen
         except OmniDraftError as error:
@@ -206,8 +205,8 @@ class Answering(Handlers):
 
     @telling
     def chip(
-        self, there: list[Attached], text: str, chat: str | None, editing: str | None, followed: Followed,
-        request: gr.Request, event: gr.EventData,
+        self, there: list[Attached], text: str, chat: str | None, editing: str | None, request: gr.Request,
+        event: gr.EventData,
     ) -> Updates:  # fmt: skip
         """A file is taken off, or read in another encoding than was guessed, or the context is raised for all."""
         session, name = self.here(request, chat)
@@ -226,7 +225,7 @@ class Answering(Handlers):
             except OmniDraftError as error:
                 told = str(error)
         if not editing:
-            followed.unsent[name] = files
+            session.shown.unsent[name] = files
         yield {**self.view.attach(files, session, name, text or ""), self.view.notice: note(told, bad=True)}
 
     def look(self, seen: int, request: gr.Request) -> dict:

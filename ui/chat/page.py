@@ -138,6 +138,7 @@ class Conversations(Handlers):
                 return self._open(session, data["id"], float(data["at"]), chat, followed)
             if data["kind"] == "forget":
                 session.store.get(data["id"])  # one that is not there must not be called deleted
+                session.shown.unsent.pop(data["id"], None)
                 stop_writing(session, data["id"])
                 said = note(session.assistant.forget(session.store, data["id"]).sentence())
                 followed.pass_over(session.job)
@@ -249,9 +250,9 @@ def _connect_answers(page: Page, blocks: gr.Blocks, answering: Answering) -> Non
     view, behind = page.view, partial(_follow_behind, answering)
     where = [view.box, view.chat_id, view.editing, view.attached, view.followed]
     here = [view.chat_id, view.followed]
-    files = [view.attached, view.box, view.chat_id, view.editing, view.followed]
+    files = [view.attached, view.box, view.chat_id, view.editing]
     shown = [view.attached, view.chips, view.notice]
-    view.reading.act(answering.take, files, [view.attached, view.chips, view.reading], **EACH)
+    view.reading.act(answering.take, [*files, view.followed], [view.attached, view.chips, view.reading], **EACH)
     # The hidden field is but a place for what the script says.
     place: dict[str, Any] = {"inputs": [view.options.chat], "js": "() => [location.pathname]"}
     behind(blocks.load(answering.arrive, outputs=view.outputs, **place, **PRIVATE))
@@ -259,7 +260,8 @@ def _connect_answers(page: Page, blocks: gr.Blocks, answering: Answering) -> Non
     behind(view.chat.example_select(answering.example, here, view.outputs, **PRIVATE))
     behind(view.marks.act(answering.turn, here, view.outputs, **PRIVATE))
     behind(view.permit.act(answering.decide, here, view.outputs, **PRIVATE))
-    view.cancel.click(answering.cancel, here, [*view.no_edit(), view.notice], queue=False, **PRIVATE)
+    plain = [view.attached, view.chips, view.editing, view.cancel, view.notice]
+    view.cancel.click(answering.cancel, [view.chat_id], plain, queue=False, **PRIVATE)
     view.stop.click(answering.halt, [view.chat_id], None, queue=False, **PRIVATE)
     view.chips.act(answering.chip, files, shown, **PRIVATE)
     page.tick.tick(answering.look, [view.seen_idle], [view.seen_idle, view.notice, view.gauge], **PRIVATE)

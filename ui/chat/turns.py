@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -21,7 +21,6 @@ from omnidraft.chats.records import Step, open_call
 from omnidraft.chats.search import in_tags
 from omnidraft.decoding.events import CUT, ORIGINS
 from omnidraft.format import size
-from ui.chat.attachments import Attached
 from ui.chat.panel import ORIGIN_WORDS
 from ui.chat.parts import CALL_WAITS, call_text, call_title
 from ui.common.notes import tip
@@ -301,8 +300,7 @@ class Followed:
     """What a page follows or followed last, for as long as it is open.
 
     started: when that answer did; ended: just now, and the page is to be shown anew; by: which of its handlers follows;
-    left: how often the page went to another conversation; clicked: when it was last told to, by the page's clock;
-    unsent: the files of messages that were not sent yet, by their conversation.
+    left: how often the page went to another conversation; clicked: when it was last told to, by the page's clock.
     Gradio could end what goes on for the one before (`cancels`), but does so one by one, each when it next yields, and
     then also ends what the page has begun since.
     """
@@ -312,7 +310,6 @@ class Followed:
     by: int = 0
     left: int = 0
     clicked: float = 0.0
-    unsent: dict[str, list[Attached]] = field(default_factory=dict)
 
     def begin(self) -> int:
         """A number for who follows from now on; whoever did lets go."""

@@ -204,6 +204,7 @@ def _forgetting(sessions: Sessions, parts: Parts) -> None:
         if (text or "").strip().lower() != WORDS:
             return {parts.said: note(f"Nothing was forgotten: type “{WORDS}” first.", bad=True)}
         session.deleted.forget()
+        session.shown.unsent.clear()
         said = note_of(lambda: session.assistant.forget_everything(session.store).sentence())
         return {parts.said: said, parts.typed: "", **look(session, parts)}
 
