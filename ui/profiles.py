@@ -15,8 +15,9 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.format import size
 from omnidraft.profiles.folders import create_profile, delete_profile, describe_profile, list_profiles, profile_size
 from ui.common import notes
-from ui.common.frame import EACH, PRIVATE, SMALL, page_column, session_of
+from ui.common.frame import SMALL, page_column, session_of
 from ui.common.notes import note
+from ui.gradio_ways import EACH, PRIVATE, data_of
 
 TITLE = '<h2 class="od-hidden">Profiles on this machine</h2>'
 # Picking a profile is this browser's own choice: a cookie, then everything is loaded anew.
@@ -89,7 +90,7 @@ def _wire(sessions: Sessions, parts: Parts) -> None:
         return {parts.said: note(f"{made.name} was created."), parts.name: "", parts.cards: shown}
 
     def act(request: gr.Request, event: gr.EventData) -> Iterator[dict]:
-        chosen = event._data["name"]
+        chosen = data_of(event)["name"]
         told = f"<h2>Delete {escape(chosen)}</h2><p>Its conversations, caches, replay and adapters go with it.</p>"
         yield {parts.doomed: chosen, parts.sure: gr.Group(visible=True), parts.warning: told, parts.typed: ""}
 

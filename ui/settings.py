@@ -11,8 +11,10 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.format import count, percent, size
 from ui.common import fields
 from ui.common.fields import LAYERS, fold
-from ui.common.frame import COOKIE, COOKIE_LASTS, PRIVATE, SMALL, page_column, session_of
+from ui.common.frame import SMALL, page_column, session_of
 from ui.common.notes import note_of, tip
+from ui.common.theme import COOKIE, COOKIE_LASTS
+from ui.gradio_ways import PRIVATE
 
 GROUPS = [
     ("look", "Look"),

@@ -28,6 +28,7 @@ from ui.chat.turns import Followed, origins
 from ui.chat.view import ChatView, Starting
 from ui.common.frame import chat_at, session_of
 from ui.common.notes import refused
+from ui.gradio_ways import data_of
 
 # What all events of the chat page start from: whose session it is, which conversation, and how a refusal is told.
 
@@ -129,7 +130,7 @@ class Answering(Handlers):
     def turn(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> Updates:
         """A button below a message."""
         session, name = self.here(request, chat)
-        data = event._data
+        data = data_of(event)
         match data["kind"]:
             case "regenerate":
                 yield from self.view.run(session, name, followed, partial(conversing.regenerate, session, name))
@@ -166,7 +167,7 @@ class Answering(Handlers):
     def decide(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> Updates:
         """The user said whether a function may run."""
         session, name = self.here(request, chat)
-        data = event._data
+        data = data_of(event)
         decided = self.view.decide(session, name, data["message"], data["call"], data["choice"])
         yield from followed.while_shown(decided)
 
@@ -181,7 +182,7 @@ class Answering(Handlers):
         request: gr.Request, event: gr.EventData,
     ) -> Updates:  # fmt: skip
         """A file was sent; documents take a moment to read."""
-        yield from followed.while_shown(self._taken(event._data, there, text, chat, editing, request))
+        yield from followed.while_shown(self._taken(data_of(event), there, text, chat, editing, request))
 
     def _taken(
         self, sent: dict[str, Any], there: list[Attached], text: str, chat: str | None, editing: str | None,
@@ -210,7 +211,7 @@ class Answering(Handlers):
     ) -> Updates:  # fmt: skip
         """A file is taken off, or read in another encoding than was guessed, or the context is raised for all."""
         session, name = self.here(request, chat)
-        data, files, told = event._data, list(there), ""
+        data, files, told = data_of(event), list(there), ""
         if data["kind"] == "context":
             session.change("model.n_ctx", int(data["most"]))
             session.unload()

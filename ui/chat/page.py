@@ -21,8 +21,9 @@ from ui.chat.parts import PERMIT_SCRIPT, TOOLS, arriving, examples, note
 from ui.chat.transfer import import_file
 from ui.chat.turns import Followed
 from ui.chat.view import ChatView
-from ui.common.frame import BARE, EACH, LAST, PRIVATE, SMALL, mobile_bar, session_of, side_head
+from ui.common.frame import BARE, SMALL, mobile_bar, session_of, side_head
 from ui.common.notes import CLICKS, refused
+from ui.gradio_ways import EACH, LAST, PRIVATE, data_of
 
 LATEX = [
     {"left": "$$", "right": "$$", "display": True},
@@ -131,7 +132,7 @@ class Conversations(Handlers):
 
     def row(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> dict:
         """Something was clicked in the list, which also leads away from a conversation that is not there any more."""
-        view, data = self.view, event._data
+        view, data = self.view, data_of(event)
         session = session_of(self.sessions, request)
         try:
             if data["kind"] == "open":
@@ -188,9 +189,9 @@ class Conversations(Handlers):
     def undo(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> dict:
         """What the notice tells of comes back, if it was deleted last, or can be read though it is damaged."""
         session = session_of(self.sessions, request)
-        if event._data.get("kind") == "recover":
+        if data_of(event).get("kind") == "recover":
             return self._recover(session, chat, followed)
-        back = session.deleted.bring_back(str(event._data["mark"]))
+        back = session.deleted.bring_back(str(data_of(event)["mark"]))
         if not back:
             return {self.view.notice: note(TOO_LATE, bad=True)}
         return self.view.go_to(session, back[0].id, chat, followed, {self.view.notice: ""})
@@ -227,9 +228,8 @@ def stop_writing(session: Session, chat: str) -> None:
         job.join(10)
 
 
-def build(sessions: Sessions) -> None:
-    """Make the page inside the current blocks."""
-    blocks = gr.context.Context.root_block
+def build(sessions: Sessions, blocks: gr.Blocks) -> None:
+    """Make the page inside these blocks."""
     page = Page()
     answering = Answering(sessions, page.view)
     _connect_answers(page, blocks, answering)

@@ -19,8 +19,9 @@ from omnidraft.backends.llama.devices import gpu_offload
 from omnidraft.errors import OmniDraftError, SettingsError
 from omnidraft.format import count
 from omnidraft.settings.config import AppSettings, Setting, describe, value_of
-from ui.common.frame import PRIVATE, session_of
+from ui.common.frame import session_of
 from ui.common.notes import note
+from ui.gradio_ways import PRIVATE
 
 LAYERS = "od-layers"  # class of what holds fields in two layers: those most people set, and those for experts, folded
 EXPERT = "od-expert"  # class of a field in the folded one (`Rule.expert`)

@@ -15,12 +15,13 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.format import count, counted, percent, rate
 from omnidraft.lab.drift_lab import WINDOW, SegmentRow, Shown, plots, segment_rows
 from ui.common import notes
-from ui.common.frame import PRIVATE, SMALL, by_session, page_column
+from ui.common.frame import SMALL, by_session, page_column
 from ui.common.notes import note, refusal_of, tip
 from ui.drift import form as drift_form
 from ui.drift import race as drift_race
 from ui.drift.form import Form
 from ui.drift.race_view import duration
+from ui.gradio_ways import PRIVATE
 
 LITTLE = 0.05  # accepted, of the drafts: a fall from less shows nothing
 EVERY = 2.0  # seconds between looks at a run

@@ -19,9 +19,10 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.prompts import TOPICS, Prompt, lesson_prompts, own_prompts, topic_prompts
-from ui.common.frame import PRIVATE, SMALL, by_session, session_of
+from ui.common.frame import SMALL, by_session, session_of
 from ui.common.notes import refusal_of, tip
 from ui.drift.race_view import NAMES, duration, race, teach_label
+from ui.gradio_ways import PRIVATE
 
 OWN = "own"
 GO = "race"  # the page's query says so where a race shall begin at once

@@ -14,8 +14,9 @@ from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.learning.update import Update
 from ui.common import fields, notes
-from ui.common.frame import EACH, PRIVATE, page_column, session_of
+from ui.common.frame import page_column, session_of
 from ui.common.notes import note, note_of, tip
+from ui.gradio_ways import EACH, PRIVATE, data_of
 from ui.learning import view
 
 WORDS = "forget everything"
@@ -191,7 +192,7 @@ def _buttons(sessions: Sessions, parts: Parts) -> None:
         button.click(acting(act), None, outputs, **PRIVATE)
 
     def row_act(request: gr.Request, event: gr.EventData) -> Iterator[dict]:
-        which = event._data["which"]
+        which = data_of(event)["which"]
         version = None if which in ("warm", "bare") else which
         yield acting(lambda session: session.assistant.learner.choose(version, which == "warm"))(request)
 

@@ -14,8 +14,9 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import percent, size
-from ui.common.frame import EACH, PRIVATE, SMALL, script, session_of
+from ui.common.frame import SMALL, script, session_of
 from ui.common.notes import note, refusal_of
+from ui.gradio_ways import EACH, PRIVATE, data_of
 from ui.models import view
 
 _WANTED = script("wanted.js")
@@ -67,8 +68,8 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML) -> No
         return {said: "", parts.progress: progress(running.all), parts.tick: gr.Timer(active=True)}
 
     def steer(request: gr.Request, event: gr.EventData) -> dict:
-        chosen = next(one for one in running.all if _named(one) == event._data["file"])
-        if event._data["kind"] == "cancel":
+        chosen = next(one for one in running.all if _named(one) == data_of(event)["file"])
+        if data_of(event)["kind"] == "cancel":
             chosen.cancel()
             chosen.join(5)
         elif not chosen.busy:
@@ -86,7 +87,7 @@ def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML) -> No
     _wire_files(parts, said)
 
     def get(request: gr.Request, event: gr.EventData) -> Iterator[dict]:
-        session, known = session_of(sessions, request), catalog.named(event._data["file"])
+        session, known = session_of(sessions, request), catalog.named(data_of(event)["file"])
         if known is None:
             return
         yield {said: note(f"Fetching {known.name}.")}

@@ -24,8 +24,9 @@ from omnidraft.processes.progress import CalledOff, Overtaken
 from omnidraft.settings.config import with_named_file
 from ui.chat.parts import describe_switch, pair_numbers
 from ui.common import fields
-from ui.common.frame import EACH, PRIVATE, page_column, session_of
+from ui.common.frame import page_column, session_of
 from ui.common.notes import note
+from ui.gradio_ways import EACH, PRIVATE, data_of
 from ui.models import downloads, places, view
 
 LOOK_EVERY = 0.4  # seconds between looks at how far a model is loaded
@@ -69,18 +70,18 @@ def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         }
 
     def act(request: gr.Request, event: gr.EventData) -> Iterator[dict]:
-        session, name = session_of(sessions, request), Path(event._data["file"]).stem
-        if event._data["kind"] == "cancel":
+        session, name = session_of(sessions, request), Path(data_of(event)["file"]).stem
+        if data_of(event)["kind"] == "cancel":
             session.call_off()
             yield gr.skip()
             return
-        yield {parts.said: note(f"Loading {name}." if event._data["kind"] == "use" else "One moment.")}
-        begun = _ACTS.submit(_act, session, event._data)
+        yield {parts.said: note(f"Loading {name}." if data_of(event)["kind"] == "use" else "One moment.")}
+        begun = _ACTS.submit(_act, session, data_of(event))
         while futures.wait([begun], LOOK_EVERY).not_done:
             if session.loading is not None:
                 yield {parts.listed: view.models(session)}
         try:
-            more = pair_numbers(session) if event._data["kind"] == "use" else ""
+            more = pair_numbers(session) if data_of(event)["kind"] == "use" else ""
             shown = {parts.said: note(begun.result(), more=more)}
         except Overtaken:  # who chose the other one hears of that
             shown = {}

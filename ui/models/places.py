@@ -17,8 +17,9 @@ from omnidraft.app.worker_list import Named
 from omnidraft.backends.discovery import PROGRAMS, places
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import size
-from ui.common.frame import PRIVATE, SMALL, session_of
+from ui.common.frame import SMALL, session_of
 from ui.common.notes import cells, note, refusal_of, table
+from ui.gradio_ways import PRIVATE, data_of
 from ui.models import view
 
 
@@ -167,7 +168,7 @@ def wire_workers(sessions: Sessions, page: gr.Blocks, parts: WorkerParts, said: 
         return changed(request, worker_list.add, text or "")
 
     def remove(request: gr.Request, event: gr.EventData) -> dict:
-        return changed(request, worker_list.remove, str(event._data["file"]))
+        return changed(request, worker_list.remove, str(data_of(event)["file"]))
 
     def ask(request: gr.Request) -> dict:
         return {parts.listed: _listed(session_of(sessions, request))}
