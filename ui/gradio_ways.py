@@ -50,7 +50,7 @@ EACH: dict[str, Any] = {**PRIVATE, "trigger_mode": "multiple"}
 
 
 def data_of(event: gr.EventData) -> dict[str, Any]:
-    """What a script triggered an event with; Gradio itself tells single names of it, and fails for one that is missing."""
+    """What a script triggered an event with; Gradio tells single names of it, and fails for one that is missing."""
     return event._data
 
 

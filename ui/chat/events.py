@@ -26,7 +26,8 @@ from ui.chat.conversation_list import listing
 from ui.chat.parts import ARRIVING, GONE, note, tools_info
 from ui.chat.turns import Followed, origins
 from ui.chat.view import ChatView, Starting
-from ui.common.frame import chat_at, session_of
+from ui.common.events import session_of
+from ui.common.frame import chat_at
 from ui.common.notes import refused
 from ui.gradio_ways import data_of
 

@@ -21,7 +21,8 @@ from ui.chat.parts import PERMIT_SCRIPT, TOOLS, arriving, examples, note
 from ui.chat.transfer import import_file
 from ui.chat.turns import Followed
 from ui.chat.view import ChatView
-from ui.common.frame import BARE, SMALL, mobile_bar, session_of, side_head
+from ui.common.events import session_of
+from ui.common.frame import BARE, SMALL, mobile_bar, side_head
 from ui.common.notes import CLICKS, refused
 from ui.gradio_ways import EACH, LAST, PRIVATE, data_of
 

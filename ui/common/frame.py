@@ -5,7 +5,7 @@ HTML before Gradio draws it, at once, with the page scripts. Knows the pages' ad
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from html import escape
@@ -15,8 +15,6 @@ from typing import Any
 import gradio as gr
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from omnidraft.app.session import Session
-from omnidraft.app.sessions import Sessions, session_of_request
 from ui.gradio_ways import changing_html, with_more
 
 # A button as large as its word; a field whose label only screen readers say.
@@ -127,20 +125,3 @@ def _head() -> str:
     scripts = "".join(f"<script>{script(name)}</script>" for name in SCRIPTS)
     style = f"<style>{(STATIC / 'frame.css').read_text()}</style>"
     return f'<meta name="color-scheme" content="light dark">{style}{scripts}'
-
-
-# The session of the browser that an event of a page comes from.
-
-
-def session_of(sessions: Sessions, request: gr.Request) -> Session:
-    """The session of the profile this browser works in, for an event of a page."""
-    return session_of_request(sessions, request.request)
-
-
-def by_session(sessions: Sessions, act: Callable[..., Any]) -> Callable[..., Any]:
-    """An event of a page that is `act` of that session, with what the event brings behind it."""
-
-    def handle(request: gr.Request, *values: Any) -> Any:
-        return act(session_of(sessions, request), *values)
-
-    return handle

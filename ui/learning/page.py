@@ -5,18 +5,19 @@ Learning itself is the learner's; the page looks at it, presses its buttons, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import gradio as gr
 
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
+from omnidraft.errors import SettingsError
 from omnidraft.learning.update import Update
 from ui.common import fields, notes
-from ui.common.frame import page_column, session_of
-from ui.common.notes import note, note_of, tip
-from ui.gradio_ways import EACH, PRIVATE, data_of
+from ui.common.events import Events
+from ui.common.frame import page_column
+from ui.common.notes import note, tip
 from ui.learning import view
 
 WORDS = "forget everything"
@@ -97,7 +98,7 @@ class Parts:
         ]  # fmt: skip
 
 
-def look(session: Session, parts: Parts) -> dict:
+def look(parts: Parts, session: Session) -> dict:
     """Everything that changes by itself, as the components show it."""
     learner = session.assistant.learner
     status, versions = learner.status(), learner.learned.versions()
@@ -144,70 +145,51 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
     """Make the page inside the current route."""
     with page_column("Learning"):
         parts = Parts()
-    looked_at = parts.looked_at
+    events, looks, looked_at = Events(sessions, parts.said), partial(look, parts), parts.looked_at
 
-    def arrive(request: gr.Request) -> dict:
-        session = session_of(sessions, request)
-        values = fields.arrived(session, parts.fields)
-        return {**values, **look(session, parts), parts.said: "", parts.typed: ""}
+    def arrive(session: Session) -> dict:
+        return {**fields.arrived(session, parts.fields), **looks(session), parts.said: "", parts.typed: ""}
 
-    def advance(seen: tuple | None, request: gr.Request) -> Any:
-        session = session_of(sessions, request)
-        return gr.skip() if _mark(session) == seen else look(session, parts)
+    def advance(session: Session, seen: tuple | None) -> Any:
+        return gr.skip() if _mark(session) == seen else looks(session)
 
-    page.load(arrive, None, [*parts.fields.values(), *looked_at, parts.said, parts.typed], **PRIVATE)
-    parts.tick.tick(advance, [parts.seen], looked_at, **PRIVATE)
-    fields.keep(sessions, parts.fields, parts.said, also=looked_at, after=lambda s: look(s, parts))
-    _buttons(sessions, parts)
-    _forgetting(sessions, parts)
-
-
-def _buttons(sessions: Sessions, parts: Parts) -> None:
-    def acting(act: Callable[[Session], str]) -> Callable[[gr.Request], dict]:
-        def run(request: gr.Request) -> dict:
-            session = session_of(sessions, request)
-            return {parts.said: note_of(lambda: act(session)), **look(session, parts)}
-
-        return run
-
-    def pause(session: Session) -> str:
-        session.assistant.learner.hold()
-        return "Paused. Answers are still kept; training waits until you let it go on."
-
-    def go_on(session: Session) -> str:
-        session.assistant.learner.hold(False)
-        return "Learning goes on."
-
-    def load(session: Session) -> str:
-        session.prepare()
-        return f"{session.assistant.target_name} is loaded."
-
-    outputs = [parts.said, *parts.looked_at]
-    for button, act in (
-        (parts.pause, pause),
-        (parts.go_on, go_on),
-        (parts.train, lambda session: session.assistant.learner.train_now()),
-        (parts.load, load),
-    ):
-        button.click(acting(act), None, outputs, **PRIVATE)
-
-    def row_act(request: gr.Request, event: gr.EventData) -> Iterator[dict]:
-        which = data_of(event)["which"]
-        version = None if which in ("warm", "bare") else which
-        yield acting(lambda session: session.assistant.learner.choose(version, which == "warm"))(request)
-
-    parts.versions.act(row_act, None, outputs, **EACH)
-
-
-def _forgetting(sessions: Sessions, parts: Parts) -> None:
-    def forget(text: str, request: gr.Request) -> dict:
-        session = session_of(sessions, request)
+    def forget(session: Session, text: str) -> dict:
         if (text or "").strip().lower() != WORDS:
-            return {parts.said: note(f"Nothing was forgotten: type “{WORDS}” first.", bad=True)}
+            raise SettingsError(f"Nothing was forgotten: type “{WORDS}” first.")
         session.deleted.forget()
         session.shown.unsent.clear()
-        said = note_of(lambda: session.assistant.forget_everything(session.store).sentence())
-        return {parts.said: said, parts.typed: "", **look(session, parts)}
+        told = session.assistant.forget_everything(session.store).sentence()
+        return {parts.said: note(told), parts.typed: "", **looks(session)}
 
-    outputs = [parts.said, parts.typed, *parts.looked_at]
-    gr.on([parts.everything.click, parts.typed.submit], forget, [parts.typed], outputs, **PRIVATE)
+    events.on(page.load, arrive, [*parts.fields.values(), *looked_at, parts.typed])
+    events.on(parts.tick.tick, advance, looked_at, [parts.seen])
+    for button, act in ((parts.pause, _pause), (parts.go_on, _go_on), (parts.train, _train), (parts.load, _load)):
+        events.on(button.click, act, looked_at, after=looks)
+    events.click(parts.versions, _choose, looked_at, after=looks)
+    events.on([parts.everything.click, parts.typed.submit], forget, [parts.typed, *looked_at], [parts.typed])
+    fields.keep(events, parts.fields, also=looked_at, after=looks)
+
+
+def _pause(session: Session) -> str:
+    session.assistant.learner.hold()
+    return "Paused. Answers are still kept; training waits until you let it go on."
+
+
+def _go_on(session: Session) -> str:
+    session.assistant.learner.hold(False)
+    return "Learning goes on."
+
+
+def _train(session: Session) -> str:
+    return session.assistant.learner.train_now()
+
+
+def _load(session: Session) -> str:
+    session.prepare()
+    return f"{session.assistant.target_name} is loaded."
+
+
+def _choose(session: Session, data: dict) -> str:
+    """A version is taken into use, or what a drafter has without one."""
+    which = data["which"]
+    return session.assistant.learner.choose(None if which in ("warm", "bare") else which, which == "warm")
