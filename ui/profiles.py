@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
 from omnidraft.app.session import Session
-from omnidraft.app.sessions import PROFILE_COOKIE, Sessions, session_of_request
+from omnidraft.app.sessions import Sessions, session_of_request
 from omnidraft.errors import SettingsError
 from omnidraft.format import size
 from omnidraft.profiles.folders import create_profile, delete_profile, describe_profile, list_profiles, profile_size
@@ -19,18 +19,6 @@ from ui.common.frame import SMALL, page_column
 from ui.common.notes import note
 
 TITLE = '<h2 class="od-hidden">Profiles on this machine</h2>'
-# Picking a profile is this browser's own choice: a cookie, then everything is loaded anew.
-SCRIPT = f"""
-element.addEventListener('click', (event) => {{
-  const button = event.target.closest('button[data-kind]');
-  if (!button) return;
-  if (button.dataset.kind === 'use') {{
-    const name = encodeURIComponent(button.dataset.name);
-    document.cookie = `{PROFILE_COOKIE}=${{name}};path=/;max-age=31536000;samesite=strict`;
-    location.href = '/';
-  }} else trigger('act', {{kind: button.dataset.kind, name: button.dataset.name}});
-}});
-"""
 
 
 class Parts:
@@ -43,7 +31,7 @@ class Parts:
             elem_classes="od-lead",
         )
         self.said = gr.HTML(elem_id="od-said")
-        self.cards = gr.HTML(elem_id="od-profiles", js_on_load=SCRIPT)
+        self.cards = gr.HTML(elem_id="od-profiles", js_on_load=notes.CLICKS)
         with gr.Group(elem_classes="od-group"):
             gr.HTML("<h2>New profile</h2>")
             self.name = gr.Textbox(label="Name", max_lines=1, elem_id="od-profile-name", elem_classes="od-field")
@@ -64,7 +52,7 @@ def add_routes(app: FastAPI, sessions: Sessions) -> None:
     def names(request: Request) -> JSONResponse:
         here = session_of_request(sessions, request).profile
         known = [one.name for one in list_profiles(sessions.home)]
-        return JSONResponse({"here": here, "names": known, "cookie": PROFILE_COOKIE})
+        return JSONResponse({"here": here, "names": known})
 
 
 def build(sessions: Sessions, page: gr.Blocks) -> None:
@@ -104,7 +92,7 @@ def _cards(sessions: Sessions, session: Session) -> str:
     for profile in list_profiles(sessions.home):
         here = profile.name == session.profile
         quoted = escape(profile.name)
-        buttons = f'<button type="button" data-kind="use" data-name="{quoted}">Use it</button>'
+        buttons = f'<button type="button" data-profile="{quoted}">Use it</button>'
         if profile.name != sessions.default:
             buttons += f'<button type="button" data-kind="delete" data-name="{quoted}">Delete</button>'
         facts = session if here else size(profile_size(profile))

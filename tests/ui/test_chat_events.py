@@ -21,10 +21,11 @@ from omnidraft.errors import ModelError
 from tests.ui.fake_assistant import by, clicked, fake_sessions, shown
 from tests.until import until
 from ui.chat.events import Answering, OptionEvents
+from ui.chat.following import Followed
 from ui.chat.page import TOO_LATE, Conversations
 from ui.chat.parts import GONE, empty_state
 from ui.chat.transfer import add_routes
-from ui.chat.turns import UNANSWERED, WAITING, Followed
+from ui.chat.turns import UNANSWERED, WAITING
 from ui.models.downloads import suggestions
 
 FILES = [TextFile("notes.txt", "Buy milk.")]

@@ -23,8 +23,9 @@ from ui.chat import attachments
 from ui.chat import options as chat_options
 from ui.chat.attachments import Attached
 from ui.chat.conversation_list import listing
+from ui.chat.following import Followed
 from ui.chat.parts import ARRIVING, GONE, note, tools_info
-from ui.chat.turns import Followed, origins
+from ui.chat.turns import origins
 from ui.chat.view import ChatView, Starting
 from ui.common.events import session_of
 from ui.common.frame import chat_at
@@ -169,7 +170,7 @@ class Answering(Handlers):
         """The user said whether a function may run."""
         session, name = self.here(request, chat)
         data = data_of(event)
-        decided = self.view.decide(session, name, data["message"], data["call"], data["choice"])
+        decided = self.view.decide(session, name, data["message"], data["call"], data["kind"])
         yield from followed.while_shown(decided)
 
     def cancel(self, chat: str | None, request: gr.Request) -> dict:

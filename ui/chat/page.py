@@ -16,10 +16,10 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.profiles.uploads import taken
 from ui.chat.conversation_list import SCRIPT, listing
 from ui.chat.events import Answering, Handlers, OptionEvents, Updates, telling
+from ui.chat.following import Followed
 from ui.chat.options import Options
-from ui.chat.parts import PERMIT_SCRIPT, TOOLS, arriving, examples, note
+from ui.chat.parts import TOOLS, arriving, examples, note
 from ui.chat.transfer import import_file
-from ui.chat.turns import Followed
 from ui.chat.view import ChatView
 from ui.common.events import session_of
 from ui.common.frame import BARE, SMALL, mobile_bar, side_head
@@ -90,7 +90,7 @@ class Page:
             **BARE,
         )  # fmt: skip
         self.marks = gr.HTML(elem_id="od-bus", js_on_load=BUS)
-        self.permit = gr.HTML(elem_id="od-permit", js_on_load=PERMIT_SCRIPT)
+        self.permit = gr.HTML(elem_id="od-permit", js_on_load=CLICKS)
         self.notice = gr.HTML(elem_id="od-notice", js_on_load=CLICKS)
         self.line = gr.HTML(elem_id="od-line")
 

@@ -25,9 +25,10 @@ from omnidraft.processes.progress import Overtaken
 from ui.chat import attachments, parts
 from ui.chat.attachments import Attached
 from ui.chat.conversation_list import listing
+from ui.chat.following import Followed, follow
 from ui.chat.options import Options
 from ui.chat.panel import panel, summary
-from ui.chat.turns import WAITING, Followed, Turns, awaited, follow, origins, turns
+from ui.chat.turns import WAITING, Turns, awaited, origins, turns
 from ui.common.notes import loading, note, refusal_of, refused
 
 EDITING = {

@@ -54,7 +54,7 @@ class Parts:
                 self.stop = gr.Button("Stop", variant="stop", elem_id="od-race-stop", visible=False, **SMALL)
             self.said = gr.HTML(elem_id="od-race-said")
             self.shown = gr.HTML(race(None), elem_id="od-race-shown")  # in its place before the page is asked
-            with gr.Row(elem_classes="od-form od-form-2"):
+            with gr.Row(elem_classes="od-form"):
                 self.model = gr.Dropdown([], label="Model", filterable=False, elem_id="od-race-model")
                 self.topic = gr.Dropdown(
                     [(words, name) for name, words in TOPICS.items()] + [("my own prompts", OWN)],
@@ -65,7 +65,7 @@ class Parts:
                 label="My prompts, one a line", lines=4, visible=False, elem_id="od-race-own", elem_classes="od-field",
                 info=f"The first {RACED} are raced, the others taught with; {FEWEST} or more make a lesson.",
             )  # fmt: skip
-            with gr.Row(elem_classes="od-form od-form-2"):
+            with gr.Row(elem_classes="od-form"):
                 self.copies = gr.Checkbox(
                     label="Copy from earlier answers too", elem_id="od-race-copies",
                     info="As in the chat. Without it all that is gained is the drafter's own.",

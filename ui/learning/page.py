@@ -16,7 +16,7 @@ from omnidraft.errors import SettingsError
 from omnidraft.learning.update import Update
 from ui.common import fields, notes
 from ui.common.events import Events
-from ui.common.frame import page_column
+from ui.common.frame import SMALL, page_column
 from ui.common.notes import note, tip
 from ui.learning import view
 
@@ -62,10 +62,10 @@ class Parts:
         with gr.Group(elem_classes="od-group", elem_id="od-learning-now"):
             self.standing = gr.HTML(elem_id="od-learning-state")
             with gr.Row(elem_classes="od-buttons"):
-                self.pause = gr.Button("Pause", size="sm", elem_id="od-learning-pause", scale=0)
-                self.go_on = gr.Button("Go on", size="sm", elem_id="od-learning-go-on", scale=0, visible=False)
-                self.train = gr.Button("Train now", size="sm", elem_id="od-learning-train", scale=0)
-                self.load = gr.Button("Load the model", size="sm", elem_id="od-learning-load", scale=0, visible=False)
+                self.pause = gr.Button("Pause", elem_id="od-learning-pause", **SMALL)
+                self.go_on = gr.Button("Go on", elem_id="od-learning-go-on", visible=False, **SMALL)
+                self.train = gr.Button("Train now", elem_id="od-learning-train", **SMALL)
+                self.load = gr.Button("Load the model", elem_id="od-learning-load", visible=False, **SMALL)
             with gr.Row(elem_classes="od-learning-fields"):
                 self.fields = {name: fields.make(name) for name in FIELDS}
             gr.HTML('<p class="od-more">More of learning is on the <a href="/settings">Settings page</a>.</p>')
@@ -86,8 +86,7 @@ class Parts:
             self.typed = gr.Textbox(
                 label=f"Type “{WORDS}” to be sure", max_lines=1, elem_id="od-forget-typed", elem_classes="od-field"
             )
-            look = {"size": "sm", "variant": "stop", "scale": 0}
-            self.everything = gr.Button("Forget everything", elem_id="od-forget-all", **look)
+            self.everything = gr.Button("Forget everything", variant="stop", elem_id="od-forget-all", **SMALL)
         with gr.Group(elem_classes="od-group"):
             gr.HTML("<h2>Where it lives</h2>")
             self.files = gr.HTML(elem_id="od-learning-files")

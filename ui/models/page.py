@@ -122,7 +122,7 @@ def _act(session: Session, asked: dict) -> str:
         session.unload()
         return "Unloaded; the next question loads it again."
     if kind == "projector":
-        return _look_through(session, path, str(asked["chosen"]), listed)
+        return _look_through(session, path, str(asked["value"]), listed)
     return session.choose_drafter(path)
 
 
