@@ -25,8 +25,8 @@ from tests.test_imports import ROOT
 from tests.ui.fake_assistant import by
 from tests.until import until
 from ui.chat.events import Answering
+from ui.chat.following import Followed
 from ui.chat.page import Page
-from ui.chat.turns import Followed
 
 MESSAGE, ANSWER = 12, 14  # the most functions of the two ways
 Function = tuple[str, str]  # its file below the root, its name there

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from html import escape
 
 import gradio as gr
@@ -10,27 +9,16 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
 from omnidraft.app.session import Session
-from omnidraft.app.sessions import PROFILE_COOKIE, Sessions, session_of_request
-from omnidraft.errors import OmniDraftError
+from omnidraft.app.sessions import Sessions, session_of_request
+from omnidraft.errors import SettingsError
 from omnidraft.format import size
 from omnidraft.profiles.folders import create_profile, delete_profile, describe_profile, list_profiles, profile_size
 from ui.common import notes
-from ui.common.frame import EACH, PRIVATE, SMALL, page_column, session_of
+from ui.common.events import Events
+from ui.common.frame import SMALL, page_column
 from ui.common.notes import note
 
 TITLE = '<h2 class="od-hidden">Profiles on this machine</h2>'
-# Picking a profile is this browser's own choice: a cookie, then everything is loaded anew.
-SCRIPT = f"""
-element.addEventListener('click', (event) => {{
-  const button = event.target.closest('button[data-kind]');
-  if (!button) return;
-  if (button.dataset.kind === 'use') {{
-    const name = encodeURIComponent(button.dataset.name);
-    document.cookie = `{PROFILE_COOKIE}=${{name}};path=/;max-age=31536000;samesite=strict`;
-    location.href = '/';
-  }} else trigger('act', {{kind: button.dataset.kind, name: button.dataset.name}});
-}});
-"""
 
 
 class Parts:
@@ -43,7 +31,7 @@ class Parts:
             elem_classes="od-lead",
         )
         self.said = gr.HTML(elem_id="od-said")
-        self.cards = gr.HTML(elem_id="od-profiles", js_on_load=SCRIPT)
+        self.cards = gr.HTML(elem_id="od-profiles", js_on_load=notes.CLICKS)
         with gr.Group(elem_classes="od-group"):
             gr.HTML("<h2>New profile</h2>")
             self.name = gr.Textbox(label="Name", max_lines=1, elem_id="od-profile-name", elem_classes="od-field")
@@ -64,7 +52,7 @@ def add_routes(app: FastAPI, sessions: Sessions) -> None:
     def names(request: Request) -> JSONResponse:
         here = session_of_request(sessions, request).profile
         known = [one.name for one in list_profiles(sessions.home)]
-        return JSONResponse({"here": here, "names": known, "cookie": PROFILE_COOKIE})
+        return JSONResponse({"here": here, "names": known})
 
 
 def build(sessions: Sessions, page: gr.Blocks) -> None:
@@ -72,45 +60,31 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
     with page_column("Profiles"):
         parts = Parts()
 
-    def arrive(request: gr.Request) -> str:
-        return _cards(sessions, session_of(sessions, request))
+    def cards(session: Session) -> dict:
+        return {parts.cards: _cards(sessions, session)}
 
-    page.load(arrive, None, [parts.cards], **PRIVATE)
-    _wire(sessions, parts)
+    def create(session: Session, wanted: str) -> dict:
+        made = create_profile(sessions.home, wanted.strip())
+        return {parts.said: note(f"{made.name} was created."), parts.name: "", **cards(session)}
 
-
-def _wire(sessions: Sessions, parts: Parts) -> None:
-    def create(wanted: str, request: gr.Request) -> dict:
-        try:
-            made = create_profile(sessions.home, wanted.strip())
-        except OmniDraftError as error:
-            return {parts.said: note(str(error), bad=True)}
-        shown = _cards(sessions, session_of(sessions, request))
-        return {parts.said: note(f"{made.name} was created."), parts.name: "", parts.cards: shown}
-
-    def act(request: gr.Request, event: gr.EventData) -> Iterator[dict]:
-        chosen = event._data["name"]
+    def doom(_: Session, data: dict) -> dict:
+        chosen = data["name"]
         told = f"<h2>Delete {escape(chosen)}</h2><p>Its conversations, caches, replay and adapters go with it.</p>"
-        yield {parts.doomed: chosen, parts.sure: gr.Group(visible=True), parts.warning: told, parts.typed: ""}
+        return {parts.doomed: chosen, parts.sure: gr.Group(visible=True), parts.warning: told, parts.typed: ""}
 
-    def delete(wanted: str, text: str, request: gr.Request) -> dict:
-        session = session_of(sessions, request)
+    def delete(session: Session, wanted: str, text: str) -> dict:
         if text.strip() != wanted:
-            return {parts.said: note("The names differ; nothing was deleted.", bad=True)}
-        try:
-            sessions.drop(wanted)
-            delete_profile(sessions.home, wanted)
-        except OmniDraftError as error:
-            return {parts.said: note(str(error), bad=True)}
-        shown = {parts.sure: gr.Group(visible=False), parts.cards: _cards(sessions, session)}
-        return {parts.said: note(f"{wanted} was deleted."), **shown}
+            raise SettingsError("The names differ; nothing was deleted.")
+        sessions.drop(wanted)
+        delete_profile(sessions.home, wanted)
+        return {parts.said: note(f"{wanted} was deleted."), parts.sure: gr.Group(visible=False), **cards(session)}
 
-    gr.on([parts.make.click, parts.name.submit], create, [parts.name], [parts.said, parts.name, parts.cards], **PRIVATE)
-    parts.cards.act(act, None, [parts.doomed, parts.sure, parts.warning, parts.typed], **EACH)
-    gr.on(
-        [parts.remove.click, parts.typed.submit], delete, [parts.doomed, parts.typed],
-        [parts.said, parts.sure, parts.cards], **PRIVATE,
-    )  # fmt: skip
+    events = Events(sessions, parts.said)
+    events.on(page.load, cards, [parts.cards])
+    events.on([parts.make.click, parts.name.submit], create, [parts.name, parts.cards], [parts.name])
+    events.click(parts.cards, doom, [parts.doomed, parts.sure, parts.warning, parts.typed])
+    gone = [parts.remove.click, parts.typed.submit]
+    events.on(gone, delete, [parts.sure, parts.cards], [parts.doomed, parts.typed])
 
 
 def _cards(sessions: Sessions, session: Session) -> str:
@@ -118,7 +92,7 @@ def _cards(sessions: Sessions, session: Session) -> str:
     for profile in list_profiles(sessions.home):
         here = profile.name == session.profile
         quoted = escape(profile.name)
-        buttons = f'<button type="button" data-kind="use" data-name="{quoted}">Use it</button>'
+        buttons = f'<button type="button" data-profile="{quoted}">Use it</button>'
         if profile.name != sessions.default:
             buttons += f'<button type="button" data-kind="delete" data-name="{quoted}">Delete</button>'
         facts = session if here else size(profile_size(profile))

@@ -10,9 +10,12 @@ from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.format import count, percent, size
 from ui.common import fields
+from ui.common.events import Events
 from ui.common.fields import LAYERS, fold
-from ui.common.frame import COOKIE, COOKIE_LASTS, PRIVATE, SMALL, page_column, session_of
-from ui.common.notes import note_of, tip
+from ui.common.frame import SMALL, page_column
+from ui.common.notes import tip
+from ui.common.theme import COOKIE, COOKIE_LASTS
+from ui.gradio_ways import PRIVATE
 
 GROUPS = [
     ("look", "Look"),
@@ -87,51 +90,37 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
     """Make the page inside the current route."""
     with page_column("Settings"):
         parts = Parts()
+    events = Events(sessions, parts.said)
+    everything = [*parts.fields.values(), parts.cache]
 
-    def arrive(request: gr.Request) -> dict:
-        session = session_of(sessions, request)
-        return {**fields.arrived(session, parts.fields), parts.cache: cache_html(session), parts.said: ""}
+    def held(session: Session) -> dict:
+        return {parts.cache: cache_html(session)}
 
-    def look(request: gr.Request) -> str:
-        return cache_html(session_of(sessions, request))
-
-    def clearing(request: gr.Request) -> dict:
-        session = session_of(sessions, request)
-
-        def clear() -> str:
-            session.change_cache(lambda ngrams: ngrams.clear())
-            return "The cache was cleared."
-
-        told = note_of(clear)
-        return {parts.sure: gr.Row(visible=False), parts.cache: cache_html(session), parts.said: told}
-
-    def reloading(request: gr.Request) -> str:
-        session = session_of(sessions, request)
-        return note_of(lambda: " ".join(["Loaded again.", *session.load(session.target_path())]))
-
-    def resetting(request: gr.Request) -> dict:
-        told = note_of(session_of(sessions, request).reset_settings)
-        return {**arrive(request), parts.said: told}
-
-    everything = [*parts.fields.values(), parts.cache, parts.said]
-    parts.reset.click(resetting, None, everything, **PRIVATE)
-    page.load(arrive, None, everything, **PRIVATE)
+    def shown(session: Session) -> dict:
+        return {**fields.arrived(session, parts.fields), **held(session)}
 
     def after(session: Session) -> dict:
         """The cache, and its capacity: that changes with its unit."""
         name = "cache.capacity"
-        return {
-            parts.cache: cache_html(session),
-            parts.fields[name]: fields.shown(fields.SETTINGS[name], session.settings.cache.capacity),
-        }
+        capacity = fields.shown(fields.SETTINGS[name], session.settings.cache.capacity)
+        return {**held(session), parts.fields[name]: capacity}
 
-    also = [parts.cache, parts.fields["cache.capacity"]]
-    fields.keep(sessions, parts.fields, parts.said, also=also, after=after, scripts={"theme": THEME_JS})
-    parts.refresh.click(look, None, [parts.cache], **PRIVATE)
+    def clear(session: Session) -> str:
+        session.change_cache(lambda ngrams: ngrams.clear())
+        return "The cache was cleared."
+
+    def cleared(session: Session) -> dict:
+        return {parts.sure: gr.Row(visible=False), **held(session)}
+
+    events.on(page.load, lambda session: "", everything, after=shown)
+    events.on(parts.reset.click, Session.reset_settings, everything, after=shown)
+    events.on(parts.refresh.click, held, [parts.cache])
+    events.on(parts.yes.click, clear, [parts.sure, parts.cache], after=cleared)
+    events.on(parts.reload.click, lambda s: " ".join(["Loaded again.", *s.load(s.target_path())]))
     parts.clear.click(lambda: gr.Row(visible=True), None, [parts.sure], **PRIVATE)
     parts.no.click(lambda: gr.Row(visible=False), None, [parts.sure], **PRIVATE)
-    parts.yes.click(clearing, None, [parts.sure, parts.cache, parts.said], **PRIVATE)
-    parts.reload.click(reloading, None, [parts.said], **PRIVATE)
+    also = [parts.cache, parts.fields["cache.capacity"]]
+    fields.keep(events, parts.fields, also=also, after=after, scripts={"theme": THEME_JS})
 
 
 def cache_html(session: Session) -> str:

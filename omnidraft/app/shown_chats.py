@@ -1,4 +1,4 @@
-"""Which conversation the pages of a profile show when they arrive. Knows no model.
+"""Which conversation the pages of a profile show when they arrive, and with which files. Knows no model.
 
 Its lock is its own: conversations are shown and changed while a model is being loaded.
 """
@@ -9,7 +9,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from omnidraft.chats import ChatStore, Conversation
+from omnidraft.chats import ChatStore, Conversation, PictureFile, TextFile
 from omnidraft.chats.titles import UNTITLED
 from omnidraft.errors import StorageError
 
@@ -17,10 +17,14 @@ _LATEST = 50  # conversations looked at for an empty one
 
 
 class ShownChats:
-    """The profile's conversations and the one shown last. Methods may be called from any thread."""
+    """The profile's conversations and the one shown last. Methods may be called from any thread.
+
+    unsent: the files of messages that are being written, by their conversation; nowhere but here.
+    """
 
     def __init__(self, store: ChatStore) -> None:
         self.store = store
+        self.unsent: dict[str, list[TextFile | PictureFile]] = {}
         self._current: str | None = None
         self._showing = threading.RLock()
         self._asked: list[str] = []  # conversations a question was asked in that waits for its model

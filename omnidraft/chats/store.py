@@ -207,13 +207,16 @@ class ChatStore:
 
     def delete_turn(self, question: str) -> None:
         """Delete this version of a user's message with all answers to it; what followed them moves up in its place.
-        Nothing of it is left in the file; see `delete`. StorageError if it is no user's message."""
+        Nothing of it is left in the file, nor in an automatic title; see `delete`. StorageError if it is no user's
+        message."""
         with self._deleting():
             old = self.message(question)
             if old.role != "user":
                 raise StorageError("Only a question can be deleted, with its answers.")
             tree.take_out(self._db, old)
             self._touch(old.chat)
+            if not self.get(old.chat).named:
+                self.rename(old.chat, "")
 
     def fork(self, message: str) -> Conversation:
         """A new conversation with the turns that lead to this message, itself included, as they are."""

@@ -21,6 +21,7 @@ from tests.ui.fake_assistant import by
 from ui.chat.attachments import chips
 from ui.chat.turns import turns
 from ui.common import fields
+from ui.common.events import Events
 
 LONG = TextFile("long.txt", "".join(f"line {n} of many\n" for n in range(2000)))
 SHORT = TextFile("short.txt", "Buy milk.\n")
@@ -141,9 +142,9 @@ def test_a_message_that_could_not_be_answered_is_left_out_and_says_so(session):
 def test_a_refused_value_names_the_field_on_the_page(sessions, session):
     with gr.Blocks() as blocks:
         said, field = gr.HTML(), fields.make("model.n_ctx")
-        fields.keep(sessions, {"model.n_ctx": field}, said)
+        fields.keep(Events(sessions, said), {"model.n_ctx": field})
     handler = next(fn.fn for fn in blocks.fns.values())
-    told = handler("1", by("ada"))[said]
+    told = handler(by("ada"), "1")[said]
     assert "Context length is 1, but must be" in told
     assert "n_ctx" not in told
 

@@ -126,6 +126,7 @@ def test_a_turn_is_deleted_with_its_answers_and_what_followed_moves_up(store, ch
     store.select(a2.id)
     store.delete_turn(q1.id)
     assert texts(store.path(chat)) == ["q2", "a2"]
+    assert store.get(chat).title == "q2", "nor does it name the conversation"
     assert len(store.snapshot(chat)[1]) == 2
     for gone in (q1, a1):
         with pytest.raises(StorageError):

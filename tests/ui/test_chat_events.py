@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from html import unescape
+from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pytest
@@ -20,10 +21,11 @@ from omnidraft.errors import ModelError
 from tests.ui.fake_assistant import by, clicked, fake_sessions, shown
 from tests.until import until
 from ui.chat.events import Answering, OptionEvents
+from ui.chat.following import Followed
 from ui.chat.page import TOO_LATE, Conversations
 from ui.chat.parts import GONE, empty_state
 from ui.chat.transfer import add_routes
-from ui.chat.turns import UNANSWERED, WAITING, Followed
+from ui.chat.turns import UNANSWERED, WAITING
 from ui.models.downloads import suggestions
 
 FILES = [TextFile("notes.txt", "Buy milk.")]
@@ -329,6 +331,62 @@ def test_what_was_sent_leaves_the_box_and_comes_back_if_it_is_refused(page, ada)
     update = page.ask("And now?", chat)
     assert (update["box"], update["attached"], update["send"].visible) == ("And now?", FILES, True)
     assert len(ada.store.path(chat)) == 2
+
+
+def attach(page, chat: str, name: str, text: str, followed: Followed) -> dict:
+    """A file that the page has sent is attached to the message being written."""
+    folder = page.answering.sessions.home.uploads
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(text)
+    click = clicked(path=str(folder / name), number=1)
+    return shown(page.view, page.answering.take([], "", chat, None, followed, page.who, click))
+
+
+def test_files_that_were_not_sent_are_there_again_after_a_reload(page, other_page, ada):
+    chat, followed = ada.shown.chat().id, Followed()
+    files = attach(page, chat, "notes.txt", "Buy milk.", followed)["attached"]
+    arrived = shown(page.view, page.answering.arrive("/", page.who))
+    assert arrived["attached"] == files
+    assert "notes.txt" in arrived["chips"]
+    assert shown(page.view, other_page.answering.arrive("/", other_page.who))["attached"] == []
+    kept = [path for path in ada.assistant.home.root.rglob("*") if path.is_file() and b"Buy milk" in path.read_bytes()]
+    assert not kept, "nowhere on the disk"
+    answered(ada, chat)
+    edited = page.turn(chat, kind="edit", id=ada.store.path(chat)[0].id)
+    assert edited["attached"] == []
+    update = page.ask("Hello again", chat, edited["editing"], files=[])
+    assert update["attached"] == files, "what was attached to the message before the edit"
+    ada.job.join(10)
+    page.ask("Sum up", chat, files=files)
+    ada.job.join(10)
+    assert shown(page.view, page.answering.arrive("/", page.who))["attached"] == []
+
+
+def test_files_that_were_not_sent_are_forgotten_with_their_conversation(page, ada, monkeypatch):
+    chat, followed = ada.shown.chat().id, Followed()
+    attach(page, chat, "notes.txt", "Buy milk.", followed)
+    monkeypatch.setattr(
+        ada.assistant, "forget", lambda *_: SimpleNamespace(sentence=lambda: "Forgotten."), raising=False
+    )
+    page.row(chat, kind="forget", id=chat)
+    assert not ada.shown.unsent
+
+
+def test_a_first_question_that_is_refused_stays_in_the_box_of_an_empty_chat(page, ada, monkeypatch):
+    def load(*given: object, **named: object) -> list[str]:
+        raise ModelError("The file is damaged.")
+
+    answered(ada, ada.shown.chat().id)
+    chat = ada.shown.new_chat().id
+    ada.unload()
+    monkeypatch.setattr(ada.assistant, "load", load)
+    update = page.ask("What is gravity?", chat, files=[])
+    assert "The file is damaged." in update["notice"]
+    assert update["box"] == "What is gravity?"
+    assert "gravity" not in update["rows"]
+    assert ada.store.get(chat).title == "New chat"
+    assert ada.shown.new_chat().id == chat, "the empty chat that one is in already"
+    assert "gravity" not in page.row(chat, kind="open", id=ada.store.conversations()[-1].id)["rows"]
 
 
 # Answers

@@ -11,8 +11,9 @@ from tests.serving import served
 from tests.ui.chatting import arrived, ask, tab, wait_idle
 from tests.ui.fake_assistant import FakeAssistant, by, call, clicked, fake_sessions, shown
 from ui.chat.events import Answering, OptionEvents
+from ui.chat.following import Followed
 from ui.chat.parts import CALL_WAITS, TOOLS, question
-from ui.chat.turns import Followed, turns
+from ui.chat.turns import turns
 
 SUM = call("calculator", '{"expression": "6 * 7"}')
 
@@ -85,7 +86,7 @@ def test_a_call_is_shown_in_the_answer_and_asked_about(view, ada):
 def test_each_choice_is_followed_by_the_rest_of_the_answer(sessions, view, ada, choice, title):
     chat, answer = waiting(ada)
     FakeAssistant.says[:] = ["So it is."]
-    event = clicked(message=answer.id, call=open_call(answer.steps).id, choice=choice)
+    event = clicked(message=answer.id, call=open_call(answer.steps).id, kind=choice)
     update = shown(view, Answering(sessions, view).decide(chat, Followed(), by("ada"), event))
     ada.job.join(10)
     assert update["permit"] == ""
@@ -96,10 +97,10 @@ def test_each_choice_is_followed_by_the_rest_of_the_answer(sessions, view, ada, 
     assert ada.store.get(chat).tools == (("calculator",) if choice == "always" else ())
 
 
-@pytest.mark.parametrize("change", [{"call": "other"}, {"message": "other"}, {"choice": "whatever"}])
+@pytest.mark.parametrize("change", [{"call": "other"}, {"message": "other"}, {"kind": "whatever"}])
 def test_a_click_that_fits_nothing_runs_nothing(sessions, view, ada, change):
     chat, answer = waiting(ada)
-    data = {"message": answer.id, "call": open_call(answer.steps).id, "choice": "once", **change}
+    data = {"message": answer.id, "call": open_call(answer.steps).id, "kind": "once", **change}
     update = shown(view, Answering(sessions, view).decide(chat, Followed(), by("ada"), clicked(**data)))
     assert "already" in update["notice"]
     assert "data-call" in update["permit"], "it can still be decided about"
@@ -142,7 +143,7 @@ def test_in_a_browser_a_call_waits_and_goes_on_when_it_is_allowed(scripted_serve
     page.wait_for_selector("#od-permit button")
     wait_idle(page)
     assert "6 * 7" in page.inner_text("#od-permit pre")
-    page.focus("#od-permit button[data-choice=once]")
+    page.focus("#od-permit button[data-kind=once]")
     page.keyboard.press("Enter")
     page.wait_for_selector("#od-chat .bot-row >> text=It is 42.")
     page.wait_for_selector("#od-chat >> text=Used calculator")

@@ -14,7 +14,7 @@ def test_two_profiles_in_two_browsers_see_nothing_of_each_other(server, pages):
     write(first, "#od-profile-name input", "Ada")
     first.click("#od-profile-create")
     first.wait_for_selector(".od-card h3:text-is('Ada')")
-    first.click(".od-card:has(h3:text-is('Ada')) [data-kind=use]")
+    first.click(".od-card:has(h3:text-is('Ada')) [data-profile]")
     arrived(first)
     ask(first, "Ada asks this")
     second = pages.open(server)

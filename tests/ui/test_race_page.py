@@ -162,8 +162,7 @@ def test_a_race_begins_from_the_empty_chat_and_ends_with_the_same_text(make_serv
     page = pages.open(make_server(settings=SHORT))
     arrived(page)
     page.click(".od-empty .od-go")
-    page.wait_for_selector(".od-race[data-phase=racing] .od-lane >> nth=1", timeout=120_000)
-    page.click("#od-race-stop")
+    page.click("#od-race-stop")  # at once: a race of toys is over in a second or two, and its button gone
     page.wait_for_selector(".od-race[data-phase=stopped]", timeout=120_000)
     page.click("#od-race-go")
     page.wait_for_selector(".od-race[data-phase=raced]", timeout=120_000)

@@ -28,6 +28,8 @@ def test_what_experts_set_is_folded_and_found_by_its_words_or_its_address(server
     name = page.locator("#od-set-cache-seed label").bounding_box()
     words = page.locator("#od-set-cache-seed .info-text").bounding_box()
     assert words["y"] >= name["y"] + name["height"], "the sentence stands below the name, as ever"
+    assert not page.is_visible("#od-cache"), "what the cache holds is no setting that was asked for"
+    assert not page.is_visible("#od-cache-clear")
     page.fill("#od-find", "nothing like it")
     page.wait_for_selector("#od-found >> text=No setting has these words")
     page.fill("#od-find", "")

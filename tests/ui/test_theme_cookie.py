@@ -10,7 +10,7 @@ from fastapi.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
 from omnidraft.settings.config import AppSettings
-from ui.common.frame import ThemeCookie
+from ui.common.theme import ThemeCookie
 
 
 class Profiles:

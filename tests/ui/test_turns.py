@@ -14,8 +14,9 @@ import pytest
 from omnidraft.chats import Message
 from omnidraft.format import percent, rate, seconds, share, short, size
 from tests.ui.payloads import PAYLOADS
+from ui.chat.markdown import LESS, as_typed, without_html
 from ui.chat.panel import panel
-from ui.chat.turns import LESS, MOST, as_typed, turns, without_html
+from ui.chat.turns import MOST, turns
 
 
 def message(name: str, role: str, content: str, **meta) -> Message:

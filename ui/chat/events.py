@@ -23,11 +23,14 @@ from ui.chat import attachments
 from ui.chat import options as chat_options
 from ui.chat.attachments import Attached
 from ui.chat.conversation_list import listing
+from ui.chat.following import Followed
 from ui.chat.parts import ARRIVING, GONE, note, tools_info
-from ui.chat.turns import Followed, origins
+from ui.chat.turns import origins
 from ui.chat.view import ChatView, Starting
-from ui.common.frame import chat_at, session_of
+from ui.common.events import session_of
+from ui.common.frame import chat_at
 from ui.common.notes import refused
+from ui.gradio_ways import data_of
 
 # What all events of the chat page start from: whose session it is, which conversation, and how a refusal is told.
 
@@ -129,7 +132,7 @@ class Answering(Handlers):
     def turn(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> Updates:
         """A button below a message."""
         session, name = self.here(request, chat)
-        data = event._data
+        data = data_of(event)
         match data["kind"]:
             case "regenerate":
                 yield from self.view.run(session, name, followed, partial(conversing.regenerate, session, name))
@@ -166,28 +169,26 @@ class Answering(Handlers):
     def decide(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> Updates:
         """The user said whether a function may run."""
         session, name = self.here(request, chat)
-        data = event._data
-        decided = self.view.decide(session, name, data["message"], data["call"], data["choice"])
+        data = data_of(event)
+        decided = self.view.decide(session, name, data["message"], data["call"], data["kind"])
         yield from followed.while_shown(decided)
 
-    def cancel(self, chat: str | None, followed: Followed, request: gr.Request) -> dict:
+    def cancel(self, chat: str | None, request: gr.Request) -> dict:
         """The edit is given up: what it would have changed stays as it is, and what was being written comes back, its
         text by the page script."""
         session, name = self.here(request, chat)
-        files = self.view.attach(followed.unsent.get(name, []), session, name)
-        return {**self.view.no_edit(), **files, self.view.notice: ""}
+        return {**self.view.no_edit(session, name), self.view.notice: ""}
 
     def take(
         self, there: list[Attached], text: str, chat: str | None, editing: str | None, followed: Followed,
         request: gr.Request, event: gr.EventData,
     ) -> Updates:  # fmt: skip
         """A file was sent; documents take a moment to read."""
-        kept = {} if editing else followed.unsent
-        yield from followed.while_shown(self._taken(event._data, there, text, chat, kept, request))
+        yield from followed.while_shown(self._taken(data_of(event), there, text, chat, editing, request))
 
     def _taken(
-        self, sent: dict[str, Any], there: list[Attached], text: str, chat: str | None,
-        kept: dict[str, list[Attached]], request: gr.Request,
+        self, sent: dict[str, Any], there: list[Attached], text: str, chat: str | None, editing: str | None,
+        request: gr.Request,
     ) -> Updates:  # fmt: skip
         shown: dict = {}
         refused: list[str] = []
@@ -197,7 +198,8 @@ class Answering(Handlers):
             path = uploaded(self.sessions.home, sent["path"])
             files, refused = attachments.take([path], there, eyes)
             session, name = self.here(request, chat)
-            kept[name] = files
+            if not editing:
+                session.shown.unsent[name] = files
             shown = self.view.attach(files, session, name, text or "")
             refuse_unseen(session, attachments.pictures(files))  # again when they are sent: another model may be chosen
         except OmniDraftError as error:
@@ -206,12 +208,12 @@ class Answering(Handlers):
 
     @telling
     def chip(
-        self, there: list[Attached], text: str, chat: str | None, editing: str | None, followed: Followed,
-        request: gr.Request, event: gr.EventData,
+        self, there: list[Attached], text: str, chat: str | None, editing: str | None, request: gr.Request,
+        event: gr.EventData,
     ) -> Updates:  # fmt: skip
         """A file is taken off, or read in another encoding than was guessed, or the context is raised for all."""
         session, name = self.here(request, chat)
-        data, files, told = event._data, list(there), ""
+        data, files, told = data_of(event), list(there), ""
         if data["kind"] == "context":
             session.change("model.n_ctx", int(data["most"]))
             session.unload()
@@ -226,7 +228,7 @@ class Answering(Handlers):
             except OmniDraftError as error:
                 told = str(error)
         if not editing:
-            followed.unsent[name] = files
+            session.shown.unsent[name] = files
         yield {**self.view.attach(files, session, name, text or ""), self.view.notice: note(told, bad=True)}
 
     def look(self, seen: int, request: gr.Request) -> dict:

@@ -16,13 +16,15 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.profiles.uploads import taken
 from ui.chat.conversation_list import SCRIPT, listing
 from ui.chat.events import Answering, Handlers, OptionEvents, Updates, telling
+from ui.chat.following import Followed
 from ui.chat.options import Options
-from ui.chat.parts import PERMIT_SCRIPT, TOOLS, arriving, examples, note
+from ui.chat.parts import TOOLS, arriving, examples, note
 from ui.chat.transfer import import_file
-from ui.chat.turns import Followed
 from ui.chat.view import ChatView
-from ui.common.frame import BARE, EACH, LAST, PRIVATE, SMALL, mobile_bar, session_of, side_head
+from ui.common.events import session_of
+from ui.common.frame import BARE, SMALL, mobile_bar, side_head
 from ui.common.notes import CLICKS, refused
+from ui.gradio_ways import EACH, LAST, PRIVATE, data_of
 
 LATEX = [
     {"left": "$$", "right": "$$", "display": True},
@@ -88,7 +90,7 @@ class Page:
             **BARE,
         )  # fmt: skip
         self.marks = gr.HTML(elem_id="od-bus", js_on_load=BUS)
-        self.permit = gr.HTML(elem_id="od-permit", js_on_load=PERMIT_SCRIPT)
+        self.permit = gr.HTML(elem_id="od-permit", js_on_load=CLICKS)
         self.notice = gr.HTML(elem_id="od-notice", js_on_load=CLICKS)
         self.line = gr.HTML(elem_id="od-line")
 
@@ -131,13 +133,14 @@ class Conversations(Handlers):
 
     def row(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> dict:
         """Something was clicked in the list, which also leads away from a conversation that is not there any more."""
-        view, data = self.view, event._data
+        view, data = self.view, data_of(event)
         session = session_of(self.sessions, request)
         try:
             if data["kind"] == "open":
                 return self._open(session, data["id"], float(data["at"]), chat, followed)
             if data["kind"] == "forget":
                 session.store.get(data["id"])  # one that is not there must not be called deleted
+                session.shown.unsent.pop(data["id"], None)
                 stop_writing(session, data["id"])
                 said = note(session.assistant.forget(session.store, data["id"]).sentence())
                 followed.pass_over(session.job)
@@ -187,9 +190,9 @@ class Conversations(Handlers):
     def undo(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> dict:
         """What the notice tells of comes back, if it was deleted last, or can be read though it is damaged."""
         session = session_of(self.sessions, request)
-        if event._data.get("kind") == "recover":
+        if data_of(event).get("kind") == "recover":
             return self._recover(session, chat, followed)
-        back = session.deleted.bring_back(str(event._data["mark"]))
+        back = session.deleted.bring_back(str(data_of(event)["mark"]))
         if not back:
             return {self.view.notice: note(TOO_LATE, bad=True)}
         return self.view.go_to(session, back[0].id, chat, followed, {self.view.notice: ""})
@@ -226,9 +229,8 @@ def stop_writing(session: Session, chat: str) -> None:
         job.join(10)
 
 
-def build(sessions: Sessions) -> None:
-    """Make the page inside the current blocks."""
-    blocks = gr.context.Context.root_block
+def build(sessions: Sessions, blocks: gr.Blocks) -> None:
+    """Make the page inside these blocks."""
     page = Page()
     answering = Answering(sessions, page.view)
     _connect_answers(page, blocks, answering)
@@ -249,9 +251,9 @@ def _connect_answers(page: Page, blocks: gr.Blocks, answering: Answering) -> Non
     view, behind = page.view, partial(_follow_behind, answering)
     where = [view.box, view.chat_id, view.editing, view.attached, view.followed]
     here = [view.chat_id, view.followed]
-    files = [view.attached, view.box, view.chat_id, view.editing, view.followed]
+    files = [view.attached, view.box, view.chat_id, view.editing]
     shown = [view.attached, view.chips, view.notice]
-    view.reading.act(answering.take, files, [view.attached, view.chips, view.reading], **EACH)
+    view.reading.act(answering.take, [*files, view.followed], [view.attached, view.chips, view.reading], **EACH)
     # The hidden field is but a place for what the script says.
     place: dict[str, Any] = {"inputs": [view.options.chat], "js": "() => [location.pathname]"}
     behind(blocks.load(answering.arrive, outputs=view.outputs, **place, **PRIVATE))
@@ -259,7 +261,8 @@ def _connect_answers(page: Page, blocks: gr.Blocks, answering: Answering) -> Non
     behind(view.chat.example_select(answering.example, here, view.outputs, **PRIVATE))
     behind(view.marks.act(answering.turn, here, view.outputs, **PRIVATE))
     behind(view.permit.act(answering.decide, here, view.outputs, **PRIVATE))
-    view.cancel.click(answering.cancel, here, [*view.no_edit(), view.notice], queue=False, **PRIVATE)
+    plain = [view.attached, view.chips, view.editing, view.cancel, view.notice]
+    view.cancel.click(answering.cancel, [view.chat_id], plain, queue=False, **PRIVATE)
     view.stop.click(answering.halt, [view.chat_id], None, queue=False, **PRIVATE)
     view.chips.act(answering.chip, files, shown, **PRIVATE)
     page.tick.tick(answering.look, [view.seen_idle], [view.seen_idle, view.notice, view.gauge], **PRIVATE)

@@ -23,7 +23,6 @@ from omnidraft.chats.pictures import fenced
 from omnidraft.chats.records import ASKED, DONE, REFUSED, ToolCall, open_call
 from omnidraft.format import count, size
 from omnidraft.learning.material.history import Gain, gain
-from ui.common.frame import script
 from ui.common.notes import note
 
 GONE = "This conversation is not here any more; reload the page."
@@ -253,7 +252,6 @@ _PROGRAMS = "Programs named in {}, started when you switch this on: {}."
 _TITLES = {ASKED: "Asks to use {}", DONE: "Used {}", REFUSED: "Was not allowed to use {}"}
 CALL_WAITS = "*Waiting for you to decide about the call.*"
 _CHOICES = ((ONCE, "Allow once"), (ALWAYS, "Always in this chat"), (REFUSE, "Refuse"))
-PERMIT_SCRIPT = script("permit.js")
 
 
 def tools_info(toolbox: Toolbox) -> str:
@@ -278,10 +276,13 @@ def question(path: list[Message]) -> str:
     if last is None or call is None:
         return ""
     whose = ", which a program outside OmniDraft runs" if BETWEEN in call.name else ""
-    buttons = "".join(f'<button type="button" data-choice="{choice}">{label}</button>' for choice, label in _CHOICES)
+    which = f'data-message="{escape(last.id)}" data-call="{escape(call.id)}"'
+    buttons = "".join(
+        f'<button type="button" data-kind="{choice}" {which}>{label}</button>' for choice, label in _CHOICES
+    )
     return (
-        f'<div class="od-permit" role="group" aria-label="A function asks to run" data-message="{escape(last.id)}" '
-        f'data-call="{escape(call.id)}"><p>The model asks to use <b>{escape(call.name)}</b>{whose}:</p>'
+        f'<div class="od-permit" role="group" aria-label="A function asks to run"><p>The model asks to use '
+        f"<b>{escape(call.name)}</b>{whose}:</p>"
         f'<pre tabindex="0">{escape(_given(call))}</pre><div>{buttons}</div></div>'
     )
 

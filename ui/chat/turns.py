@@ -1,7 +1,7 @@
 """A conversation as the chat shows it: one entry per row, and for each row what one can do with it.
 
 Folds `<think>` blocks and notes about a change of models into rows of their own. Pure; everything here is Markdown
-without HTML.
+without HTML (`markdown`).
 """
 
 from __future__ import annotations
@@ -9,91 +9,21 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.conversing import unanswered
 from omnidraft.chats import Message
 from omnidraft.chats.records import Step, open_call
 from omnidraft.chats.search import in_tags
 from omnidraft.decoding.events import CUT, ORIGINS
 from omnidraft.format import size
-from ui.chat.attachments import Attached
+from ui.chat.markdown import CODE, as_typed, without_html
 from ui.chat.panel import ORIGIN_WORDS
 from ui.chat.parts import CALL_WAITS, call_text, call_title
 from ui.common.notes import tip
-
-# What people and models wrote, as Markdown that holds no HTML: whatever looks like a tag is shown as it was written.
-# The chatbot's parser takes tags, comments and autolinks at every `<` outside code, and what is code only that parser
-# knows. So no `<` is sent at all: a character that stands in no text takes its place, and the page script puts the `<`
-# back where text stands, in code as elsewhere. Inside formulas it is sent as an entity, which the parser leaves alone.
-
-
-LESS = "\ufdd0"  # a noncharacter: Unicode keeps it for use inside programs
-_FORMULA = re.compile(r"\$\$[\s\S]{1,2000}?\$\$|\\\[[\s\S]{1,2000}?\\\]|\\\([\s\S]{1,2000}?\\\)")
-# Code as far as it matters here: what is taken for code or not decides how a text looks, never what it may do.
-CODE = re.compile(
-    r"^[ \t>]*(?:(?:[-*+]|\d+[.)])[ \t]+)?(?P<fence>`{3,}|~{3,})[^\n]*\n[\s\S]*?(?:^[ \t>]*(?P=fence)[`~]*[ \t]*$|\Z)"
-    r"|(?<!`)(?P<ticks>`{1,60})(?!`)[^\n]+?(?<!`)(?P=ticks)(?!`)",
-    re.MULTILINE,
-)
-_AUTOLINK = re.compile(r"<(https?://[^\s<>]+)>")
-_DOLLARS = re.compile(r"(?<![\\$\w])\$(?![\s$])([^$\n`]{1,400}?)(?<![\s\\])\$(?![\w$])")
-_MATH = re.compile(r"[\\^_=+<>|]|^-?[\d.,]+%?$|^[A-Za-z][\w']{0,2}$|^[A-Za-z]\([^()]*\)$|^[\w ]+[-*/][\w ]+$")
-
-
-# What the chatbot would draw as HTML of its own, and languages whose colours it cannot load: it shows nothing then.
-_LANGUAGE = re.compile(r"(?P<fence>```|~~~)(?P<space>[ \t]*)(?P<name>mermaid|cpp|markup-templating)(?!\S)")
-_SHOWN_AS = {"cpp": "c"}
-
-
-def without_html(text: str) -> str:
-    """`text` as Markdown without HTML and images, with `$...$` as the formulas they are."""
-    whole = _FORMULA.sub(lambda found: found[0].replace("<", "&lt;"), _outside_code(text, _plain))
-    named = _LANGUAGE.sub(lambda found: found["fence"] + found["space"] + _SHOWN_AS.get(found["name"], "text"), whole)
-    return named.replace("<", LESS)
-
-
-def _plain(text: str) -> str:
-    """A part that is no code: an image is what its address says, not what is found there."""
-    return _DOLLARS.sub(_formula, _AUTOLINK.sub(r"\1", text).replace("![", "!\\["))
-
-
-def _formula(found: re.Match[str]) -> str:
-    """A formula, unless it is more likely two prices."""
-    return rf"\({found[1]}\)" if _MATH.search(found[1]) else found[0]
-
-
-def _outside_code(text: str, change) -> str:
-    parts, end = [], 0
-    for code in CODE.finditer(text):
-        parts += [change(text[end : code.start()]), code[0]]
-        end = code.end()
-    return "".join([*parts, change(text[end:])])
-
-
-# What would be Markdown in a person's words, as characters that are none: entities, which the parser shows as they are.
-_FENCED = re.compile(r"^(?P<fence>`{3,}|~{3,})[^\n]*\n[\s\S]*?(?:^(?P=fence)[`~]*[ \t]*(?:\n|\Z)|\Z)", re.MULTILINE)
-_MARKUP = re.compile(
-    r"[\\`*_\[\]~$|&!@\n]|(?<=[a-z]):(?=//)|(?<=\bwww)\.|^[ \t]*(?:[#>=+-]|\d+[.)])|^[ \t]+", re.MULTILINE
-)
-
-
-def as_typed(text: str) -> str:
-    """What a person typed as Markdown that looks the same; blocks of code stay blocks."""
-    parts, end = [], 0
-    for fence in _FENCED.finditer(text):
-        parts += [_typed(text[end : fence.start()].removesuffix("\n")), fence[0].rstrip("\n")]
-        end = fence.end()
-    return "\n\n".join(part for part in [*parts, _typed(text[end:])] if part)
-
-
-def _typed(text: str) -> str:
-    return _MARKUP.sub(lambda found: "".join(f"&#{ord(letter)};" for letter in found[0]), text)
-
 
 MOST = 500  # messages shown
 LONGEST = 6000  # characters of a question shown; whoever wrote more knows the rest
@@ -280,79 +210,3 @@ def origins(pieces: list[tuple[str, str]]) -> str:
 
 def _spaced(text: str) -> str:
     return escape(text).replace("\n", "↵<br>") if text else "·"
-
-
-# Turns a job's progress into page updates: at most 20 a second, fewer when a page takes long to send. Every look at
-# the job is one update, so the number of tokens per second never decides how often a browser redraws. What an update
-# takes is Python's, and a thread that decodes waits for it between two passes: not worth mentioning where a pass takes
-# 20 ms, but felt where one takes 2.
-
-
-MIN_INTERVAL = 0.05  # seconds between updates: 20 a second
-COST_SHARE = 60  # an update that took t seconds to send is followed by 60 t of silence ...
-MAX_SILENCE = 0.25  # ... but not by more than this
-READABLE = 60  # tokens a second; nobody reads along with what comes faster
-UNREADABLE_SILENCE = 0.5  # ... so that this does not disturb
-HEARTBEAT = 1.0
-
-
-@dataclass(slots=True)
-class Followed:
-    """What a page follows or followed last, for as long as it is open.
-
-    started: when that answer did; ended: just now, and the page is to be shown anew; by: which of its handlers follows;
-    left: how often the page went to another conversation; clicked: when it was last told to, by the page's clock;
-    unsent: the files of messages that were not sent yet, by their conversation.
-    Gradio could end what goes on for the one before (`cancels`), but does so one by one, each when it next yields, and
-    then also ends what the page has begun since.
-    """
-
-    started: float = 0.0
-    ended: bool = False
-    by: int = 0
-    left: int = 0
-    clicked: float = 0.0
-    unsent: dict[str, list[Attached]] = field(default_factory=dict)
-
-    def begin(self) -> int:
-        """A number for who follows from now on; whoever did lets go."""
-        self.by += 1
-        return self.by
-
-    def leave(self) -> None:
-        """The page shows another conversation: whoever follows lets go, and `while_shown` ends."""
-        self.by += 1
-        self.left += 1
-
-    def pass_over(self, job: AnswerJob | None) -> None:
-        """An answer that is over needs no word when its conversation is shown next: something else is told then."""
-        if job is not None and job.over:
-            self.started = job.started
-
-    def while_shown(self, updates: Iterator[dict]) -> Iterator[dict]:
-        """The updates, as long as the page shows the same conversation."""
-        left = self.left
-        for update in updates:
-            if self.left != left:
-                return
-            yield update
-
-
-def follow(job: AnswerJob) -> Iterator[AnswerJob]:
-    """The job at moments worth showing, the last time when it is over."""
-    seen = -1
-    while not job.over:
-        seen = job.wait(seen, HEARTBEAT)
-        if job.over:
-            break
-        begun = time.perf_counter()
-        yield job
-        # The consumer's work happens between this yield and the next step.
-        spent = time.perf_counter() - begun
-        time.sleep(max(MIN_INTERVAL - spent, silence(spent, job.live.statistics.tokens_per_second or 0.0)))
-    yield job
-
-
-def silence(spent: float, pace: float) -> float:
-    """Seconds without an update behind one that took `spent` seconds, while `pace` tokens come per second."""
-    return min(spent * COST_SHARE, UNREADABLE_SILENCE if pace > READABLE else MAX_SILENCE)

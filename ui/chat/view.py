@@ -25,9 +25,10 @@ from omnidraft.processes.progress import Overtaken
 from ui.chat import attachments, parts
 from ui.chat.attachments import Attached
 from ui.chat.conversation_list import listing
+from ui.chat.following import Followed, follow
 from ui.chat.options import Options
 from ui.chat.panel import panel, summary
-from ui.chat.turns import WAITING, Followed, Turns, awaited, follow, origins, turns
+from ui.chat.turns import WAITING, Turns, awaited, origins, turns
 from ui.common.notes import loading, note, refusal_of, refused
 
 EDITING = {
@@ -102,7 +103,7 @@ class ChatView:
         What is being written stays while the conversation is the one that was shown `before`. A handler that returns
         this sends it once: of one that yields, Gradio sends the last update again at its end, over what came since.
         """
-        kept = {} if chat.id == before else {**self.no_edit(), self.notice: ""}
+        kept = {} if chat.id == before else {**self.no_edit(session, chat.id), self.notice: ""}
         return {**self.whole(session, chat), **kept, **(more or {})}
 
     def go_to(
@@ -112,8 +113,6 @@ class ChatView:
         followed.leave()
         left = followed.left
         opened = self.open(session, session.shown.show(chat), before, more)
-        if chat != before:
-            opened |= self.attach(followed.unsent.get(chat, []), session, chat)
         return opened if followed.left == left else gr.skip()
 
     def whole(self, session: Session, chat: Conversation) -> dict:
@@ -145,14 +144,15 @@ class ChatView:
             self.notice: note(EDITING[message.role]),
         }
 
-    def no_edit(self) -> dict:
-        """Nothing is edited and nothing attached. What stands in the box is the page script's: it keeps a text for
-        every conversation."""
-        return {**self.attach([]), self.editing: None, self.cancel: gr.Button(visible=False)}
+    def no_edit(self, session: Session, chat: str) -> dict:
+        """Nothing is edited; the files are there that were attached and not sent. What stands in the box is the page
+        script's: it keeps a text for every conversation."""
+        files = self.attach(session.shown.unsent.get(chat, []), session, chat)
+        return {**files, self.editing: None, self.cancel: gr.Button(visible=False)}
 
-    def attach(self, files: list[Attached], session: Session | None = None, chat: str = "", text: str = "") -> dict:
+    def attach(self, files: list[Attached], session: Session, chat: str, text: str = "") -> dict:
         """Show what is attached to the message being written."""
-        if session is None or not files:
+        if not files:
             return {self.attached: files, self.chips: ""}
         found = sizes(session, session.store.get(chat), text, attachments.texts(files))
         return {self.attached: files, self.chips: attachments.chips(files, found)}
@@ -176,11 +176,12 @@ class ChatView:
         have to be loaded first; above: the message whose place it takes. Nothing more is shown once the page has left;
         the answer begins all the same, and what prevents that is told to `lost`.
         """
-        left = followed.left
-        if sent:
-            followed.unsent.pop(chat, None)
+        left, unsent = followed.left, session.shown.unsent
+        if sent and above is None:
+            unsent.pop(chat, None)
         waiting = {} if asked is None else {self.chat: _awaiting(session, chat, asked, above)}
-        yield {**(self._written("", []) if sent else {}), self.notice: "", **self._buttons(True), **waiting}
+        leave = self._written("", unsent.get(chat, []), session, chat) if sent else {}
+        yield {**leave, self.notice: "", **self._buttons(True), **waiting}
         begun = _BEGINNINGS.submit(start)
         while followed.left == left and futures.wait([begun], LOOK_EVERY).not_done:
             if asked is not None and session.loading is not None:
@@ -192,10 +193,11 @@ class ChatView:
             job = begun.result()
         except OmniDraftError as error:
             if sent and above is None:
-                followed.unsent[chat] = sent[1]
+                unsent[chat] = sent[1]
             back = self._written(*sent, session, chat) if sent else {}
             back |= self._conversation(session, chat, session.store.path(chat)) if waiting else {}
-            yield {**back, self.notice: refused(error), **self._buttons(_is_asked(session, chat))}
+            told = {self.notice: refused(error), self.rows: listing(session, chat)}
+            yield {**back, **told, **self._buttons(_is_asked(session, chat))}
             return
         path = session.store.path(chat)
         done = {self.editing: None, self.cancel: gr.Button(visible=False)} if sent else {}
@@ -213,7 +215,7 @@ class ChatView:
             self.notice: said,
         }
 
-    def _written(self, text: str, files: list[Attached], session: Session | None = None, chat: str = "") -> dict:
+    def _written(self, text: str, files: list[Attached], session: Session, chat: str) -> dict:
         return {self.box: text, **self.attach(files, session, chat, text)}
 
     @property

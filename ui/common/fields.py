@@ -6,6 +6,7 @@ Texts come back as the values the settings take; whether they are acceptable the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -14,12 +15,11 @@ import gradio as gr
 from omnidraft.app import models_list
 from omnidraft.app.models_list import context_of
 from omnidraft.app.session import Session
-from omnidraft.app.sessions import Sessions
 from omnidraft.backends.llama.devices import gpu_offload
 from omnidraft.errors import OmniDraftError, SettingsError
 from omnidraft.format import count
 from omnidraft.settings.config import AppSettings, Setting, describe, value_of
-from ui.common.frame import PRIVATE, session_of
+from ui.common.events import Events
 from ui.common.notes import note
 
 LAYERS = "od-layers"  # class of what holds fields in two layers: those most people set, and those for experts, folded
@@ -144,9 +144,8 @@ def _context_told(session: Session) -> str:
 
 
 def keep(
-    sessions: Sessions,
+    events: Events,
     made: Mapping[str, Component],
-    said: gr.HTML,
     *,
     also: Sequence[gr.Component] = (),
     after: Callable[[Session], dict] = lambda session: {},
@@ -155,28 +154,23 @@ def keep(
     """Keep each field when it is left (texts) or changed (the rest). `after` says what the components `also` show then;
     scripts: what the browser does besides, by the names of settings."""
     for name, component in made.items():
-        change = _changing(sessions, SETTINGS[name], component, said, after)
-        outputs = list(dict.fromkeys([said, component, *also]))
-        if isinstance(component, gr.Textbox):
-            gr.on([component.blur, component.submit], change, [component], outputs, **PRIVATE)
-        else:
-            component.input(change, [component], outputs, js=scripts.get(name), **PRIVATE)
+        change = partial(_change, events.said, SETTINGS[name], component, after)
+        text = isinstance(component, gr.Textbox)
+        happens = [component.blur, component.submit] if text else component.input
+        script: dict[str, Any] = {} if text else {"js": scripts.get(name)}
+        events.on(happens, change, [component, *also], [component], **script)
 
 
-def _changing(
-    sessions: Sessions, setting: Setting, component: Component, said: gr.HTML, after: Callable[[Session], dict]
-) -> Callable[[Any, gr.Request], dict]:
-    def change(value: Any, request: gr.Request) -> dict:
-        session = session_of(sessions, request)
-        before = value_of(session.settings, setting.name)
-        try:
-            wanted = parsed(setting, value)
-            if wanted == before:
-                return {component: shown(setting, before)}  # left untouched: what was said about it still holds
-            told = session.change(setting.name, wanted)
-        except OmniDraftError as error:
-            return {said: note(on_page(setting, str(error)), bad=True), component: shown(setting, before)}
-        told = note(f"{title(setting)}: {told}")
-        return {said: told, component: shown(setting, wanted), **after(session)}
-
-    return change
+def _change(
+    said: gr.HTML, setting: Setting, component: Component, after: Callable[[Session], dict], session: Session,
+    value: Any,
+) -> dict:  # fmt: skip
+    before = value_of(session.settings, setting.name)
+    try:
+        wanted = parsed(setting, value)
+        if wanted == before:
+            return {component: shown(setting, before)}  # left untouched: what was said about it still holds
+        told = session.change(setting.name, wanted)
+    except OmniDraftError as error:
+        return {said: note(on_page(setting, str(error)), bad=True), component: shown(setting, before)}
+    return {said: note(f"{title(setting)}: {told}"), component: shown(setting, wanted), **after(session)}

@@ -43,14 +43,6 @@ element.addEventListener('change', ({target}) => {
 """
 
 
-def note_of(act: Callable[[], str]) -> str:
-    """What came of `act`, which says it in a sentence; a refusal is bad news."""
-    try:
-        return note(act())
-    except OmniDraftError as error:
-        return note(str(error), bad=True)
-
-
 def refusal_of(act: Callable[[], object]) -> str:
     """Why `act` was refused, as bad news; "" where it was not."""
     try:

@@ -26,7 +26,7 @@ class Form:
 
     def __init__(self) -> None:
         names = [(text, name) for name, text in TOYS.items()]
-        with gr.Row(elem_classes="od-form od-form-2"):
+        with gr.Row(elem_classes="od-form"):
             self.schedule = gr.Dropdown(
                 names, value="step", label="What changes", filterable=False, elem_id="od-schedule"
             )

@@ -15,8 +15,9 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.format import count, counted, percent, rate
 from omnidraft.lab.drift_lab import WINDOW, SegmentRow, Shown, plots, segment_rows
 from ui.common import notes
-from ui.common.frame import PRIVATE, SMALL, by_session, page_column
-from ui.common.notes import note, refusal_of, tip
+from ui.common.events import Events
+from ui.common.frame import SMALL, page_column
+from ui.common.notes import tip
 from ui.drift import form as drift_form
 from ui.drift import race as drift_race
 from ui.drift.form import Form
@@ -114,7 +115,7 @@ class Parts:
         self.plot = gr.HTML(elem_id="od-drift-plot")
         self.table = gr.HTML(elem_id="od-drift-table")
         self.tick = gr.Timer(EVERY, active=False)
-        self.outputs = [self.said, self.progress, self.plot, self.table, self.tick, self.stop, self.go]
+        self.outputs = [self.progress, self.plot, self.table, self.tick, self.stop, self.go]
 
 
 def build(sessions: Sessions, page: gr.Blocks) -> None:
@@ -151,20 +152,20 @@ def _look(parts: Parts, session: Session) -> dict:
 
 
 def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
-    form = parts.form
+    events, form, looks = Events(sessions, parts.said), parts.form, partial(_look, parts)
 
     def arrive(session: Session) -> dict:
-        return {parts.said: "", **_look(parts, session), **drift_form.choices(session, form)}
+        return {parts.said: "", **looks(session), **drift_form.choices(session, form)}
 
-    def start(session: Session, *values: Any) -> dict:
-        told = refusal_of(lambda: session.drift.start(drift_form.plan_of(session, *values)))
-        return {**_look(parts, session), parts.said: told}
+    def start(session: Session, *values: Any) -> str:
+        session.drift.start(drift_form.plan_of(session, *values))
+        return ""
 
     def end(session: Session) -> str:
         session.drift.stop()
-        return note("Stopped; what it has so far is kept.")
+        return "Stopped; what it has so far is kept."
 
-    page.load(by_session(sessions, arrive), None, [*parts.outputs, form.schedule, form.count], **PRIVATE)
-    parts.go.click(by_session(sessions, start), form.values, parts.outputs, **PRIVATE)
-    parts.stop.click(by_session(sessions, end), None, [parts.said], queue=False, **PRIVATE)
-    parts.tick.tick(by_session(sessions, partial(_look, parts)), None, parts.outputs, **PRIVATE)
+    events.on(page.load, arrive, [*parts.outputs, form.schedule, form.count])
+    events.on(parts.go.click, start, parts.outputs, form.values, after=looks)
+    events.on(parts.stop.click, end, queue=False)
+    events.on(parts.tick.tick, looks, parts.outputs)

@@ -19,9 +19,11 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.prompts import TOPICS, Prompt, lesson_prompts, own_prompts, topic_prompts
-from ui.common.frame import PRIVATE, SMALL, by_session, session_of
+from ui.common.events import Events, session_of
+from ui.common.frame import SMALL
 from ui.common.notes import refusal_of, tip
 from ui.drift.race_view import NAMES, duration, race, teach_label
+from ui.gradio_ways import PRIVATE
 
 OWN = "own"
 GO = "race"  # the page's query says so where a race shall begin at once
@@ -52,7 +54,7 @@ class Parts:
                 self.stop = gr.Button("Stop", variant="stop", elem_id="od-race-stop", visible=False, **SMALL)
             self.said = gr.HTML(elem_id="od-race-said")
             self.shown = gr.HTML(race(None), elem_id="od-race-shown")  # in its place before the page is asked
-            with gr.Row(elem_classes="od-form od-form-2"):
+            with gr.Row(elem_classes="od-form"):
                 self.model = gr.Dropdown([], label="Model", filterable=False, elem_id="od-race-model")
                 self.topic = gr.Dropdown(
                     [(words, name) for name, words in TOPICS.items()] + [("my own prompts", OWN)],
@@ -63,7 +65,7 @@ class Parts:
                 label="My prompts, one a line", lines=4, visible=False, elem_id="od-race-own", elem_classes="od-field",
                 info=f"The first {RACED} are raced, the others taught with; {FEWEST} or more make a lesson.",
             )  # fmt: skip
-            with gr.Row(elem_classes="od-form od-form-2"):
+            with gr.Row(elem_classes="od-form"):
                 self.copies = gr.Checkbox(
                     label="Copy from earlier answers too", elem_id="od-race-copies",
                     info="As in the chat. Without it all that is gained is the drafter's own.",
@@ -74,7 +76,7 @@ class Parts:
                 )  # fmt: skip
         self.tick = gr.Timer(EVERY, active=False)
         self.values = [self.model, self.topic, self.own, self.copies, self.kept]
-        self.outputs = [self.said, self.shown, self.go, self.teach, self.longer, self.stop, self.tick]
+        self.outputs = [self.shown, self.go, self.teach, self.longer, self.stop, self.tick]
 
 
 def plan_of(session: Session, model: str | None, topic: str, own: str, copies: bool, kept: bool) -> RacePlan:
@@ -140,13 +142,11 @@ def parted(prompts: list[Prompt]) -> tuple[list[Prompt], list[Prompt]]:
     return prompts[:RACED], prompts[RACED : RACED + LESSON]
 
 
-def look(parts: Parts, session: Session, told: str | None = None) -> dict:
-    """How the race stands. told: the line below the buttons, None to leave it."""
+def look(parts: Parts, session: Session) -> dict:
+    """How the race stands."""
     job, racing = session.race, session.races.running
     offers = job.offers if job is not None and job.can_teach else []
-    said = {} if told is None else {parts.said: told}
     return {
-        **said,
         parts.shown: race(job),
         parts.go: gr.Button(visible=not racing),
         parts.teach: _teaching(offers[:1]),
@@ -161,43 +161,45 @@ def _teaching(offered: list[Offer]) -> gr.Button:
 
 
 def start(session: Session, *values: Any) -> str:
-    """Begin with what `plan_of` takes; what there is to say about it."""
-    return refusal_of(lambda: session.races.begin(plan_of(session, *values)))
+    """Begin with what `plan_of` takes."""
+    session.races.begin(plan_of(session, *values))
+    return ""
 
 
 def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
+    events, looks = Events(sessions, parts.said), partial(look, parts)
+
     def arrive(request: gr.Request) -> dict:
         session = session_of(sessions, request)
         models = models_list.targets(session.assistant)
         chosen = models_list.chosen(models, session.target_or_none())
         told = ""
         if GO in (request.query_params or {}) and session.race is None:
-            told = start(session, chosen, DEFAULT_TOPIC, "", False, False)
+            told = refusal_of(lambda: start(session, chosen, DEFAULT_TOPIC, "", False, False))
         choices = gr.Dropdown(choices=models_list.choices(models_list.real_first(models)), value=chosen)
-        return {**look(parts, session, told), parts.model: choices, parts.price: price(session, chosen)}
+        return {**looks(session), parts.said: told, parts.model: choices, parts.price: price(session, chosen)}
 
-    def go(session: Session, *values: Any) -> dict:
-        return look(parts, session, start(session, *values))
+    def priced(session: Session, chosen: str | None) -> dict:
+        return {parts.price: price(session, chosen)}
 
     def advance(session: Session, chosen: str | None) -> dict:
-        over = {} if session.races.running else {parts.price: price(session, chosen)}
-        return {**look(parts, session), **over}
+        return {**looks(session), **({} if session.races.running else priced(session, chosen))}
 
-    def teach(which: int, session: Session) -> dict:
+    def teach(which: int, session: Session) -> str:
         offers = session.race.offers if session.race is not None else []
-        prompts = offers[which].prompts if which < len(offers) else 0
-        return look(parts, session, refusal_of(lambda: session.races.teach(prompts)))
+        session.races.teach(offers[which].prompts if which < len(offers) else 0)
+        return ""
 
     def stop(session: Session) -> dict:
         if session.race is not None:
             session.race.stop()
-        return look(parts, session)
+        return looks(session)
 
-    page.load(arrive, None, [*parts.outputs, parts.model, parts.price], **PRIVATE)
-    parts.model.input(by_session(sessions, price), [parts.model], [parts.price], **PRIVATE)
-    parts.go.click(by_session(sessions, go), parts.values, parts.outputs, **PRIVATE)
+    page.load(arrive, None, [parts.said, *parts.outputs, parts.model, parts.price], **PRIVATE)
+    events.on(parts.model.input, priced, [parts.price], [parts.model])
+    events.on(parts.go.click, start, parts.outputs, parts.values, after=looks)
     for which, button in enumerate((parts.teach, parts.longer)):
-        button.click(by_session(sessions, partial(teach, which)), None, parts.outputs, **PRIVATE)
-    parts.stop.click(by_session(sessions, stop), None, parts.outputs, queue=False, **PRIVATE)
-    parts.tick.tick(by_session(sessions, advance), [parts.model], [*parts.outputs, parts.price], **PRIVATE)
+        events.on(button.click, partial(teach, which), parts.outputs, after=looks)
+    events.on(parts.stop.click, stop, parts.outputs, queue=False)
+    events.on(parts.tick.tick, advance, [*parts.outputs, parts.price], [parts.model])
     parts.topic.input(lambda topic: gr.Textbox(visible=topic == OWN), parts.topic, parts.own, **PRIVATE)

@@ -5,17 +5,19 @@ Learning itself is the scheduler's and the store's; the page looks, presses butt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import gradio as gr
 
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
+from omnidraft.errors import SettingsError
 from omnidraft.learning.update import Update
 from ui.common import fields, notes
-from ui.common.frame import EACH, PRIVATE, page_column, session_of
-from ui.common.notes import note, note_of, tip
+from ui.common.events import Events
+from ui.common.frame import SMALL, page_column
+from ui.common.notes import note, tip
 from ui.learning import view
 
 WORDS = "forget everything"
@@ -60,10 +62,10 @@ class Parts:
         with gr.Group(elem_classes="od-group", elem_id="od-learning-now"):
             self.standing = gr.HTML(elem_id="od-learning-state")
             with gr.Row(elem_classes="od-buttons"):
-                self.pause = gr.Button("Pause", size="sm", elem_id="od-learning-pause", scale=0)
-                self.go_on = gr.Button("Go on", size="sm", elem_id="od-learning-go-on", scale=0, visible=False)
-                self.train = gr.Button("Train now", size="sm", elem_id="od-learning-train", scale=0)
-                self.load = gr.Button("Load the model", size="sm", elem_id="od-learning-load", scale=0, visible=False)
+                self.pause = gr.Button("Pause", elem_id="od-learning-pause", **SMALL)
+                self.go_on = gr.Button("Go on", elem_id="od-learning-go-on", visible=False, **SMALL)
+                self.train = gr.Button("Train now", elem_id="od-learning-train", **SMALL)
+                self.load = gr.Button("Load the model", elem_id="od-learning-load", visible=False, **SMALL)
             with gr.Row(elem_classes="od-learning-fields"):
                 self.fields = {name: fields.make(name) for name in FIELDS}
             gr.HTML('<p class="od-more">More of learning is on the <a href="/settings">Settings page</a>.</p>')
@@ -84,8 +86,7 @@ class Parts:
             self.typed = gr.Textbox(
                 label=f"Type “{WORDS}” to be sure", max_lines=1, elem_id="od-forget-typed", elem_classes="od-field"
             )
-            look = {"size": "sm", "variant": "stop", "scale": 0}
-            self.everything = gr.Button("Forget everything", elem_id="od-forget-all", **look)
+            self.everything = gr.Button("Forget everything", variant="stop", elem_id="od-forget-all", **SMALL)
         with gr.Group(elem_classes="od-group"):
             gr.HTML("<h2>Where it lives</h2>")
             self.files = gr.HTML(elem_id="od-learning-files")
@@ -96,7 +97,7 @@ class Parts:
         ]  # fmt: skip
 
 
-def look(session: Session, parts: Parts) -> dict:
+def look(parts: Parts, session: Session) -> dict:
     """Everything that changes by itself, as the components show it."""
     status, store = session.assistant.learner.status(), session.assistant.learned
     versions, updates = store.versions(), _updates(store.history(), status.update)
@@ -141,69 +142,51 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
     """Make the page inside the current route."""
     with page_column("Learning"):
         parts = Parts()
-    looked_at = parts.looked_at
+    events, looks, looked_at = Events(sessions, parts.said), partial(look, parts), parts.looked_at
 
-    def arrive(request: gr.Request) -> dict:
-        session = session_of(sessions, request)
-        values = fields.arrived(session, parts.fields)
-        return {**values, **look(session, parts), parts.said: "", parts.typed: ""}
+    def arrive(session: Session) -> dict:
+        return {**fields.arrived(session, parts.fields), **looks(session), parts.said: "", parts.typed: ""}
 
-    def advance(seen: tuple | None, request: gr.Request) -> Any:
-        session = session_of(sessions, request)
-        return gr.skip() if _mark(session) == seen else look(session, parts)
+    def advance(session: Session, seen: tuple | None) -> Any:
+        return gr.skip() if _mark(session) == seen else looks(session)
 
-    page.load(arrive, None, [*parts.fields.values(), *looked_at, parts.said, parts.typed], **PRIVATE)
-    parts.tick.tick(advance, [parts.seen], looked_at, **PRIVATE)
-    fields.keep(sessions, parts.fields, parts.said, also=looked_at, after=lambda s: look(s, parts))
-    _buttons(sessions, parts)
-    _forgetting(sessions, parts)
-
-
-def _buttons(sessions: Sessions, parts: Parts) -> None:
-    def acting(act: Callable[[Session], str]) -> Callable[[gr.Request], dict]:
-        def run(request: gr.Request) -> dict:
-            session = session_of(sessions, request)
-            return {parts.said: note_of(lambda: act(session)), **look(session, parts)}
-
-        return run
-
-    def pause(session: Session) -> str:
-        session.assistant.learner.hold()
-        return "Paused. Answers are still kept; training waits until you let it go on."
-
-    def go_on(session: Session) -> str:
-        session.assistant.learner.hold(False)
-        return "Learning goes on."
-
-    def load(session: Session) -> str:
-        session.prepare()
-        return f"{session.assistant.target_name} is loaded."
-
-    outputs = [parts.said, *parts.looked_at]
-    for button, act in (
-        (parts.pause, pause),
-        (parts.go_on, go_on),
-        (parts.train, lambda session: session.assistant.learner.train_now()),
-        (parts.load, load),
-    ):
-        button.click(acting(act), None, outputs, **PRIVATE)
-
-    def row_act(request: gr.Request, event: gr.EventData) -> Iterator[dict]:
-        which = event._data["which"]
-        version = None if which in ("warm", "bare") else which
-        yield acting(lambda session: session.assistant.learner.choose(version, which == "warm"))(request)
-
-    parts.versions.act(row_act, None, outputs, **EACH)
-
-
-def _forgetting(sessions: Sessions, parts: Parts) -> None:
-    def forget(text: str, request: gr.Request) -> dict:
-        session = session_of(sessions, request)
+    def forget(session: Session, text: str) -> dict:
         if (text or "").strip().lower() != WORDS:
-            return {parts.said: note(f"Nothing was forgotten: type “{WORDS}” first.", bad=True)}
+            raise SettingsError(f"Nothing was forgotten: type “{WORDS}” first.")
         session.deleted.forget()
-        said = note_of(lambda: session.assistant.forget_everything(session.store).sentence())
-        return {parts.said: said, parts.typed: "", **look(session, parts)}
+        session.shown.unsent.clear()
+        told = session.assistant.forget_everything(session.store).sentence()
+        return {parts.said: note(told), parts.typed: "", **looks(session)}
 
-    outputs = [parts.said, parts.typed, *parts.looked_at]
-    gr.on([parts.everything.click, parts.typed.submit], forget, [parts.typed], outputs, **PRIVATE)
+    events.on(page.load, arrive, [*parts.fields.values(), *looked_at, parts.typed])
+    events.on(parts.tick.tick, advance, looked_at, [parts.seen])
+    for button, act in ((parts.pause, _pause), (parts.go_on, _go_on), (parts.train, _train), (parts.load, _load)):
+        events.on(button.click, act, looked_at, after=looks)
+    events.click(parts.versions, _choose, looked_at, after=looks)
+    events.on([parts.everything.click, parts.typed.submit], forget, [parts.typed, *looked_at], [parts.typed])
+    fields.keep(events, parts.fields, also=looked_at, after=looks)
+
+
+def _pause(session: Session) -> str:
+    session.assistant.learner.hold()
+    return "Paused. Answers are still kept; training waits until you let it go on."
+
+
+def _go_on(session: Session) -> str:
+    session.assistant.learner.hold(False)
+    return "Learning goes on."
+
+
+def _train(session: Session) -> str:
+    return session.assistant.learner.train_now()
+
+
+def _load(session: Session) -> str:
+    session.prepare()
+    return f"{session.assistant.target_name} is loaded."
+
+
+def _choose(session: Session, data: dict) -> str:
+    """A version is taken into use, or what a drafter has without one."""
+    which = data["which"]
+    return session.assistant.learner.choose(None if which in ("warm", "bare") else which, which == "warm")

@@ -14,8 +14,10 @@ from omnidraft.app.sessions import Sessions
 from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import percent, size
-from ui.common.frame import EACH, PRIVATE, SMALL, script, session_of
-from ui.common.notes import note, refusal_of
+from ui.common.events import Events
+from ui.common.frame import SMALL, script
+from ui.common.notes import note
+from ui.gradio_ways import PRIVATE
 from ui.models import view
 
 _WANTED = script("wanted.js")
@@ -57,54 +59,44 @@ def _standing(running: Downloads, parts: Parts) -> dict:
     return {parts.progress: progress(running.all), parts.tick: gr.Timer(active=running.running)}
 
 
-def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML) -> None:
+def wire(events: Events, parts: Parts, listed: gr.HTML) -> None:
     """`listed` shows what is there when a download is done."""
-    running = sessions.downloads
+    running = events.sessions.downloads
 
-    def download(name: str, known: dict, request: gr.Request) -> dict:
-        if refused := refusal_of(lambda: running.start(known[name], session_of(sessions, request).assistant.home)):
-            return {said: refused}
-        return {said: "", parts.progress: progress(running.all), parts.tick: gr.Timer(active=True)}
+    def under_way() -> dict:
+        return {parts.progress: progress(running.all), parts.tick: gr.Timer(active=True)}
 
-    def steer(request: gr.Request, event: gr.EventData) -> dict:
-        chosen = next(one for one in running.all if _named(one) == event._data["file"])
-        if event._data["kind"] == "cancel":
+    def there(session: Session) -> dict:
+        return {listed: view.models(session), parts.known: _suggested(session), **_standing(running, parts)}
+
+    def download(session: Session, name: str, known: dict) -> dict:
+        running.start(known[name], session.assistant.home)
+        return {events.said: "", **under_way()}
+
+    def steer(session: Session, data: dict) -> dict:
+        chosen = next(one for one in running.all if _named(one) == data["file"])
+        if data["kind"] == "cancel":
             chosen.cancel()
             chosen.join(5)
         elif not chosen.busy:
-            running.start(chosen.model, session_of(sessions, request).assistant.home)
-        return {parts.progress: progress(running.all), parts.tick: gr.Timer(active=True)}
+            running.start(chosen.model, session.assistant.home)
+        return under_way()
 
-    def advance(request: gr.Request) -> dict:
-        shown = _standing(running, parts)
-        if running.running:
-            return shown
-        session = session_of(sessions, request)
-        return {**shown, listed: view.models(session), parts.known: _suggested(session)}
+    def advance(session: Session) -> dict:
+        return _standing(running, parts) if running.running else there(session)
 
-    _wire_search(parts, said)
-    _wire_files(parts, said)
-
-    def get(request: gr.Request, event: gr.EventData) -> Iterator[dict]:
-        session, known = session_of(sessions, request), catalog.named(event._data["file"])
-        if known is None:
+    def get(session: Session, data: dict) -> Iterator[str | dict]:
+        if (known := catalog.named(data["file"])) is None:
             return
-        yield {said: note(f"Fetching {known.name}.")}
-        try:
-            told = _got(known, session, running)
-        except OmniDraftError as error:
-            yield {said: note(str(error), bad=True)}
-            return
-        yield {
-            said: note(told), listed: view.models(session), parts.known: _suggested(session),
-            **_standing(running, parts),
-        }  # fmt: skip
+        yield f"Fetching {known.name}."
+        yield {events.said: note(_got(known, session, running)), **there(session)}
 
-    parts.known.act(get, None, [said, listed, *parts.shown], **EACH)
-    begun = [said, parts.progress, parts.tick]
-    parts.fetch.click(download, [parts.files, parts.remote], begun, **PRIVATE)
-    parts.progress.act(steer, None, [parts.progress, parts.tick], **EACH)
-    parts.tick.tick(advance, None, [*parts.shown, listed], **PRIVATE)
+    events.click(parts.known, get, [listed, *parts.shown])
+    events.on(parts.fetch.click, download, parts.shown, [parts.files, parts.remote])
+    events.click(parts.progress, steer, parts.shown)
+    events.on(parts.tick.tick, advance, [*parts.shown, listed])
+    _wire_search(events, parts)
+    _wire_files(events, parts)
 
 
 def _got(known: catalog.Known, session: Session, running: Downloads) -> str:
@@ -142,39 +134,38 @@ def suggestions(free: int | None, there: Collection[str] = ()) -> str:
     return f'<ul class="od-models od-known">{"".join(rows)}</ul>'
 
 
-def _wire_search(parts: Parts, said: gr.HTML) -> None:
+def _wire_search(events: Events, parts: Parts) -> None:
     """What the Hub has by name."""
 
-    def search(words: str) -> Iterator[dict]:
-        yield {said: note("Searching.")}
+    def search(_: Session, words: str) -> Iterator[str | dict]:
+        yield "Searching."
         try:
             found, hidden = hub.search(words or "", available_bytes())
         except OmniDraftError as error:
-            yield {said: note(str(error), bad=True), parts.found: gr.Dropdown(visible=False)}
+            yield {events.said: note(str(error), bad=True), parts.found: gr.Dropdown(visible=False)}
             return
         told = f"{len(found)} found." + (f" {hidden} more would not fit into memory." if hidden else "")
         choices = [(one.label(), one.repo) for one in found]
-        yield {said: note(told), parts.found: gr.Dropdown(choices=choices, value=None, visible=bool(choices))}
+        yield {events.said: note(told), parts.found: gr.Dropdown(choices=choices, value=None, visible=bool(choices))}
 
-    outputs = [said, parts.found]
-    gr.on([parts.search.click, parts.words.submit], search, [parts.words], outputs, **PRIVATE)
+    events.on([parts.search.click, parts.words.submit], search, [parts.found], [parts.words])
     parts.found.input(lambda name: name, [parts.found], [parts.repo], **PRIVATE)
 
 
-def _wire_files(parts: Parts, said: gr.HTML) -> None:
+def _wire_files(events: Events, parts: Parts) -> None:
     """What a repository holds that fits, and what of it to take."""
 
-    def list_files(name: str) -> dict:
+    def list_files(_: Session, name: str) -> dict:
         try:
             found = hub.list_models(name or "")
         except OmniDraftError as error:
             hidden = {parts.files: gr.Dropdown(visible=False), parts.fetch: gr.Button(visible=False)}
-            return {said: note(str(error), bad=True), **hidden}
+            return {events.said: note(str(error), bad=True), **hidden}
         free = available_bytes()
         shown = [one for one in found if one.fits(free)]
         chosen = hub.best(found, free)
         return {
-            said: note(" ".join(_about(found[0].licence, len(found) - len(shown), free))),
+            events.said: note(" ".join(_about(found[0].licence, len(found) - len(shown), free))),
             parts.remote: {one.name: one for one in shown},
             parts.fetch: gr.Button(visible=bool(shown)),
             parts.files: gr.Dropdown(
@@ -184,8 +175,8 @@ def _wire_files(parts: Parts, said: gr.HTML) -> None:
             ),
         }
 
-    found = [said, parts.remote, parts.files, parts.fetch]
-    gr.on([parts.look.click, parts.repo.submit], list_files, [parts.repo], found, **PRIVATE)
+    found = [parts.remote, parts.files, parts.fetch]
+    events.on([parts.look.click, parts.repo.submit], list_files, found, [parts.repo])
 
 
 def _about(licence: str, hidden: int, free: int | None) -> list[str]:

@@ -24,7 +24,8 @@ from omnidraft.processes.progress import CalledOff, Overtaken
 from omnidraft.settings.config import with_named_file
 from ui.chat.parts import describe_switch, pair_numbers
 from ui.common import fields
-from ui.common.frame import EACH, PRIVATE, page_column, session_of
+from ui.common.events import Events
+from ui.common.frame import page_column
 from ui.common.notes import note
 from ui.models import downloads, places, view
 
@@ -51,59 +52,61 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
     """Make the page inside the current route."""
     with page_column("Models"):
         parts = Parts()
+    events, listed = Events(sessions, parts.said), parts.listed
+    _wire(events, page, parts)
+    downloads.wire(events, parts.downloads, listed)
+    places.wire(events, parts.places, listed)
+    places.wire_workers(events, page, parts.workers)
+
+
+def _wire(events: Events, page: gr.Blocks, parts: Parts) -> None:
     said, listed = parts.said, parts.listed
-    _wire(sessions, page, parts)
-    downloads.wire(sessions, parts.downloads, said, listed)
-    places.wire(sessions, parts.places, said, listed)
-    places.wire_workers(sessions, page, parts.workers, said)
 
+    def rows(session: Session) -> dict:
+        return {listed: view.models(session)}
 
-def _wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
-    def arrive(request: gr.Request) -> dict:
-        session = session_of(sessions, request)
+    def arrive(session: Session) -> dict:
         return {
             **fields.arrived(session, parts.loading),
-            parts.listed: view.models(session),
-            **downloads.arrive(sessions, session, parts.downloads),
+            **rows(session),
+            **downloads.arrive(events.sessions, session, parts.downloads),
             **places.arrive(session, parts.places),
         }
 
-    def act(request: gr.Request, event: gr.EventData) -> Iterator[dict]:
-        session, name = session_of(sessions, request), Path(event._data["file"]).stem
-        if event._data["kind"] == "cancel":
+    def act(session: Session, asked: dict) -> Iterator[dict]:
+        name, kind = Path(asked["file"]).stem, asked["kind"]
+        if kind == "cancel":
             session.call_off()
-            yield gr.skip()
+            yield {listed: gr.skip()}
             return
-        yield {parts.said: note(f"Loading {name}." if event._data["kind"] == "use" else "One moment.")}
-        begun = _ACTS.submit(_act, session, event._data)
+        yield {said: note(f"Loading {name}." if kind == "use" else "One moment.")}
+        begun = _ACTS.submit(_act, session, asked)
         while futures.wait([begun], LOOK_EVERY).not_done:
             if session.loading is not None:
-                yield {parts.listed: view.models(session)}
+                yield rows(session)
         try:
-            more = pair_numbers(session) if event._data["kind"] == "use" else ""
-            shown = {parts.said: note(begun.result(), more=more)}
+            more = pair_numbers(session) if kind == "use" else ""
+            shown = {said: note(begun.result(), more=more)}
         except Overtaken:  # who chose the other one hears of that
             shown = {}
         except OmniDraftError as error:
-            shown = {parts.said: note(str(error), bad=not isinstance(error, CalledOff))}
-        yield {**shown, parts.listed: view.models(session)}
+            shown = {said: note(str(error), bad=not isinstance(error, CalledOff))}
+        yield {**shown, **rows(session)}
 
-    def follow(request: gr.Request) -> Iterator[dict]:
+    def follow(session: Session) -> Iterator[dict]:
         """A page that comes while a model is being loaded sees how far that is."""
-        session = session_of(sessions, request)
-        yield gr.skip()
+        yield {listed: gr.skip()}
         while session.loading is not None:
-            yield {parts.listed: view.models(session)}
+            yield rows(session)
             time.sleep(LOOK_EVERY)
             if session.loading is None:
-                yield {parts.listed: view.models(session)}
+                yield rows(session)
 
-    shown = [parts.listed, *parts.downloads.shown, *parts.places.shown]
-    arrived = page.load(arrive, None, [*shown, *parts.loading.values()], **PRIVATE)
-    arrived.then(follow, None, [parts.listed], **PRIVATE)
-    parts.listed.act(act, None, [parts.said, parts.listed], **EACH)
-    after = lambda session: {parts.listed: view.models(session)}  # noqa: E731
-    fields.keep(sessions, parts.loading, parts.said, also=[parts.listed], after=after)
+    shown = [listed, *parts.downloads.shown, *parts.places.shown]
+    arrived = events.on(page.load, arrive, [*shown, *parts.loading.values()])
+    events.on(arrived.then, follow, [listed])
+    events.click(listed, act, [listed])
+    fields.keep(events, parts.loading, also=[listed], after=rows)
 
 
 def _act(session: Session, asked: dict) -> str:
@@ -119,7 +122,7 @@ def _act(session: Session, asked: dict) -> str:
         session.unload()
         return "Unloaded; the next question loads it again."
     if kind == "projector":
-        return _look_through(session, path, str(asked["chosen"]), listed)
+        return _look_through(session, path, str(asked["value"]), listed)
     return session.choose_drafter(path)
 
 

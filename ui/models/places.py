@@ -3,7 +3,6 @@ machines that hold layers of a model this one cannot hold alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
@@ -12,13 +11,13 @@ import gradio as gr
 from omnidraft.app import models_list, worker_list
 from omnidraft.app.catalog import existing_path
 from omnidraft.app.session import Session
-from omnidraft.app.sessions import Sessions
 from omnidraft.app.worker_list import Named
 from omnidraft.backends.discovery import PROGRAMS, places
-from omnidraft.errors import OmniDraftError
+from omnidraft.errors import SettingsError
 from omnidraft.format import size
-from ui.common.frame import PRIVATE, SMALL, session_of
-from ui.common.notes import cells, note, refusal_of, table
+from ui.common.events import Events
+from ui.common.frame import SMALL
+from ui.common.notes import cells, note, table
 from ui.models import view
 
 
@@ -62,40 +61,34 @@ def arrive(session: Session, parts: Parts) -> dict:
     }
 
 
-def wire(sessions: Sessions, parts: Parts, said: gr.HTML, listed: gr.HTML) -> None:
+def wire(events: Events, parts: Parts, listed: gr.HTML) -> None:
     """`listed` shows what is found."""
 
-    def keep_folders(text: str, request: gr.Request) -> dict:
-        session = session_of(sessions, request)
+    def keep_folders(session: Session, text: str) -> dict:
         wanted = tuple(line.strip() for line in (text or "").splitlines() if line.strip())
         if refused := next(filter(None, (_refusal(session, folder) for folder in wanted)), ""):
-            return {said: note(refused, bad=True)}
+            raise SettingsError(refused)
         return keep(session, model_folders=tuple(str(Path(folder).expanduser()) for folder in wanted))
 
-    def add(path: str, request: gr.Request) -> dict:
-        session, wanted = session_of(sessions, request), (path or "").strip().strip("'\"")
-        folders = session.settings.model_folders
-        answer = keep_folders("\n".join(dict.fromkeys([*folders, wanted])), request)
-        if session.settings.model_folders == folders:  # refused, or known already
+    def add(session: Session, path: str) -> dict:
+        wanted, folders = (path or "").strip().strip("'\""), session.settings.model_folders
+        answer = keep_folders(session, "\n".join(dict.fromkeys([*folders, wanted])))
+        if session.settings.model_folders == folders:  # known already
             return answer
         told = note(f"{Path(wanted).name} is listed, and read where it lies.")
-        return {**answer, said: told, parts.path: "", parts.folders: "\n".join(session.settings.model_folders)}
+        return {**answer, events.said: told, parts.path: "", parts.folders: "\n".join(session.settings.model_folders)}
 
-    def keep_programs(names: list[str], request: gr.Request) -> dict:
-        return keep(session_of(sessions, request), model_programs=tuple(names))
+    def keep_programs(session: Session, names: list[str]) -> dict:
+        return keep(session, model_programs=tuple(names))
 
     def keep(session: Session, **values: object) -> dict:
-        if refused := refusal_of(lambda: session.apply(**values)):
-            return {said: refused}
-        return {said: "", listed: view.models(session), parts.where: _where(session)}
+        session.apply(**values)
+        return {events.said: "", listed: view.models(session), parts.where: _where(session)}
 
-    changed = [said, listed, parts.where]
-    gr.on([parts.folders.blur, parts.again.click], keep_folders, [parts.folders], changed, **PRIVATE)
-    gr.on(
-        [parts.path.submit, parts.add.click], add, [parts.path], [*changed, parts.path, parts.folders],
-        **PRIVATE,
-    )  # fmt: skip
-    parts.programs.input(keep_programs, [parts.programs], changed, **PRIVATE)
+    changed = [listed, parts.where]
+    events.on([parts.folders.blur, parts.again.click], keep_folders, changed, [parts.folders])
+    events.on([parts.path.submit, parts.add.click], add, [*changed, parts.path, parts.folders], [parts.path])
+    events.on(parts.programs.input, keep_programs, changed, [parts.programs])
 
 
 def _refusal(session: Session, folder: str) -> str:
@@ -129,7 +122,6 @@ _WORKERS = (
     "there and reach it through <code>ssh -L</code>: the connection has neither password nor encryption of its own. "
     "Drafter, chats and learning stay here.</p>"
 )
-Change = Callable[[Session, str], str]
 _COLUMNS = ("Worker", "State", "Memory free", "Protocol", "Round trip", "Layers", "")
 
 
@@ -152,30 +144,25 @@ class WorkerParts:
                 self.again = gr.Button("Ask again", elem_id="od-worker-ask", **SMALL)
 
 
-def wire_workers(sessions: Sessions, page: gr.Blocks, parts: WorkerParts, said: gr.HTML) -> None:
-    """What happens on `page`; `said` is where it tells what happened."""
+def wire_workers(events: Events, page: gr.Blocks, parts: WorkerParts) -> None:
+    """What happens on `page`."""
 
-    def changed(request: gr.Request, act: Change, text: str) -> dict:
-        session = session_of(sessions, request)
-        try:
-            told = note(act(session, text))
-        except OmniDraftError as error:
-            return {said: note(str(error), bad=True)}
-        return {said: told, parts.listed: _listed(session), parts.address: ""}
+    def standing(session: Session) -> dict:
+        return {parts.listed: _listed(session)}
 
-    def add(text: str, request: gr.Request) -> dict:
-        return changed(request, worker_list.add, text or "")
+    def changed(session: Session, told: str) -> dict:
+        return {events.said: note(told), **standing(session), parts.address: ""}
 
-    def remove(request: gr.Request, event: gr.EventData) -> dict:
-        return changed(request, worker_list.remove, str(event._data["file"]))
+    def add(session: Session, text: str) -> dict:
+        return changed(session, worker_list.add(session, text or ""))
 
-    def ask(request: gr.Request) -> dict:
-        return {parts.listed: _listed(session_of(sessions, request))}
+    def remove(session: Session, data: dict) -> dict:
+        return changed(session, worker_list.remove(session, str(data["file"])))
 
-    after = [said, parts.listed, parts.address]
-    gr.on([parts.add.click, parts.address.submit], add, [parts.address], after, **PRIVATE)
-    parts.listed.act(remove, None, after, **PRIVATE)
-    gr.on([page.load, parts.again.click], ask, None, [parts.listed], **PRIVATE)  # who is away keeps nobody waiting
+    after = [parts.listed, parts.address]
+    events.on([parts.add.click, parts.address.submit], add, after, [parts.address])
+    events.click(parts.listed, remove, after)
+    events.on([page.load, parts.again.click], standing, [parts.listed])  # who is away keeps nobody waiting
 
 
 def _listed(session: Session) -> str:

@@ -1,5 +1,4 @@
-"""The models found, as a list of rows that unfold, and the script that turns their buttons into the event `act`
-({kind, file})."""
+"""The models found, as a list of rows that unfold, whose buttons become the event `act` ({kind, file})."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from omnidraft.processes.progress import Progress
 from omnidraft.prompting.templates import NO_TEMPLATE
 from omnidraft.settings.config import named_file
 from ui.common.frame import script
-from ui.common.notes import loading
+from ui.common.notes import CLICKS, loading
 
 KINDS = {
     "vocabulary": "a vocabulary without weights",
@@ -26,7 +25,7 @@ KINDS = {
     "projector": "a projector for images; it cannot write text",
 }
 _BASE = f"{NO_TEMPLATE.format('It')}, and answers questions poorly."
-SCRIPT = script("models.js")
+SCRIPT = CLICKS + script("models.js")
 
 
 class _Here:

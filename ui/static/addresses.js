@@ -11,7 +11,7 @@
     if (document.title !== whole) document.title = whole;
   };
   const look = () => {
-    const now = document.getElementById("od-marks")?.dataset.chat || "";
+    const now = window.odPage.chat();
     if (now && now !== shown && (!wanted || now === wanted)) {
       const address = `/c/${now}`;
       // The first takes the place of what was asked for, which may have named no conversation, or one that is gone.
@@ -30,7 +30,5 @@
   document.addEventListener("click", (event) => {
     if (event.isTrusted && event.target.closest?.("#od-new, #od-rows [data-kind=open]")) wanted = "";
   }, true);
-  new MutationObserver(look).observe(document.documentElement, {
-    childList: true, subtree: true, attributes: true, attributeFilter: ["data-chat", "data-now"],
-  });
+  window.odPage.watch(look);
 })();

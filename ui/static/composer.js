@@ -78,7 +78,7 @@
     if (event.target.closest?.("#od-cancel")) put(kept());
   });
   const look = () => {
-    const now = document.getElementById("od-marks")?.dataset.chat || "";
+    const now = window.odPage.chat();
     if (!now || now === chat || now === left || !box()) return;
     const typed = chat ? "" : box().value;
     [chat, left] = [now, ""];
@@ -105,7 +105,5 @@
   document.addEventListener("click", (event) => {
     if (event.target.closest?.("#od-send")) sent(event);
   }, true);
-  new MutationObserver(look).observe(document.documentElement, {
-    childList: true, subtree: true, attributes: true, attributeFilter: ["data-chat", "data-now"],
-  });
+  window.odPage.watch(look);
 })();

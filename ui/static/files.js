@@ -100,7 +100,7 @@
 
   // What was attached in one conversation stays out of the next.
   const look = () => {
-    const now = document.getElementById("od-marks")?.dataset.chat || "";
+    const now = window.odPage.chat();
     if (now && chat && now !== chat) {
       for (const one of coming.splice(0)) one.stop.abort();
       refused.length = 0;
@@ -115,9 +115,7 @@
     refused.push(...JSON.parse(read.dataset.refused));
     over();
   };
-  new MutationObserver(look).observe(document.documentElement, {
-    childList: true, subtree: true, attributes: true, attributeFilter: ["data-chat", "data-read"],
-  });
+  window.odPage.watch(look);
 
   const holdsFiles = (event) => [...(event.dataTransfer?.types || [])].includes("Files");
   window.addEventListener("change", (event) => {

@@ -4,13 +4,7 @@ let acted = '';
 element.addEventListener('click', (event) => {
   const row = event.target.closest('summary')?.parentElement;
   if (row) unfolded[row.open ? 'delete' : 'add'](row.dataset.file);
-  const button = event.target.closest('button[data-kind]');
-  if (!button) return;
-  acted = button.dataset.file || '';
-  trigger('act', {kind: button.dataset.kind, file: acted});
-});
-element.addEventListener('change', ({target}) => {
-  if (target.dataset.kind) trigger('act', {kind: target.dataset.kind, file: target.dataset.file, chosen: target.value});
+  acted = event.target.closest('button[data-kind]')?.dataset.file ?? acted;
 });
 new MutationObserver(() => {
   for (const row of element.querySelectorAll('details[data-file]')) {

@@ -1,6 +1,15 @@
 /* Small things every page needs before and around Gradio: colours, the side column on narrow screens, keys. */
 (() => {
-  window.odPage = {};
+  const looks = [];
+  window.odPage = {
+    /* The conversation that is shown. */
+    chat: () => document.getElementById("od-marks")?.dataset.chat || "",
+    /* `look` is called with every change of the page, before it is painted. */
+    watch: (look) => looks.push(look),
+  };
+  new MutationObserver(() => looks.forEach((look) => look())).observe(document.documentElement, {
+    childList: true, subtree: true, attributes: true, attributeFilter: ["data-chat", "data-marks", "data-now", "data-read"],
+  });
 
   // Enter and Escape that end a composition belong to the input method. Safari says so by the key's old code alone.
   window.addEventListener("keydown", (event) => {
@@ -60,6 +69,8 @@
       event.preventDefault();
       location.href = inside.href;
     }
+    const profile = target.closest("button[data-profile]");
+    if (profile) work(profile.dataset.profile);
     if (target.closest("[data-od=side]")) side(!isOpen("od-side-open"));
     else if (target.closest("[data-od=aside]")) aside(!isOpen("od-aside-open"));
     else {
@@ -122,7 +133,12 @@
     }
   });
 
-  // Whose conversations these are, where there is more than one profile: another is a choice of this browser's alone.
+  // Another profile is a choice of this browser's alone: a cookie, then everything is loaded anew.
+  const work = (name) => {
+    document.cookie = `omnidraft_profile=${encodeURIComponent(name)};path=/;max-age=31536000;samesite=strict`;
+    location.href = "/";
+  };
+  // Whose conversations these are, where there is more than one profile.
   const fill = async () => {
     const who = document.querySelector(".od-who[hidden]");
     if (!who || who.dataset.asked) return;
@@ -131,11 +147,8 @@
     if (!told || told.names.length < 2) return;
     const select = who.querySelector("select");
     for (const name of told.names) select.add(new Option(name, name, name === told.here, name === told.here));
-    select.addEventListener("change", () => {
-      document.cookie = `${told.cookie}=${encodeURIComponent(select.value)};path=/;max-age=31536000;samesite=strict`;
-      location.href = "/";
-    });
+    select.addEventListener("change", () => work(select.value));
     who.hidden = false;
   };
-  new MutationObserver(fill).observe(document.documentElement, { childList: true, subtree: true });
+  window.odPage.watch(fill);
 })();

@@ -198,7 +198,7 @@
   const follow = () => {
     const field = document.querySelector("#od-chat .panel-wrap");
     const last = document.querySelector("#od-chat .message-row:last-of-type");
-    const now = document.getElementById("od-marks")?.dataset.chat;
+    const now = window.odPage.chat();
     const asked = document.querySelectorAll("#od-chat .user-row").length;
     if (shown !== `${now} ${asked}`) end = true; // another conversation, or a question just asked
     shown = `${now} ${asked}`;
@@ -218,7 +218,7 @@
   const now = () => {
     const here = document.getElementById("od-marks");
     const ids = JSON.parse(here?.dataset.marks || "[]").map((mark) => mark?.id || "");
-    return { chat: here?.dataset.chat || "", whose: document.cookie.match(/omnidraft_profile=([^;]*)/)?.[1] || "", ids: ids.join(" ") };
+    return { chat: window.odPage.chat(), whose: document.cookie.match(/omnidraft_profile=([^;]*)/)?.[1] || "", ids: ids.join(" ") };
   };
   let last = { chat: "", ids: "" };
   const say = () => {
@@ -238,11 +238,9 @@
     }, 300);
   };
   let due = false;
-  new MutationObserver(() => {
+  window.odPage.watch(() => {
     if (due) return;
     due = true;
     requestAnimationFrame(() => { due = false; decorate(); follow(); say(); });
-  }).observe(document.documentElement, {
-    childList: true, subtree: true, attributes: true, attributeFilter: ["data-marks"],
   });
 })();
