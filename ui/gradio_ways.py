@@ -40,8 +40,8 @@ from starlette.types import Message, Send  # noqa: E402
 from omnidraft.server.guard.security import refuse_fetching  # noqa: E402
 from omnidraft.storage.files import reason  # noqa: E402
 
-# Events. None is a public API endpoint, and none covers what it changes with a spinner: each output would be drawn anew
-# with it, before the event and behind it, a sixth of the time in which a page comes to stand.
+# Events. None is a public API endpoint, and none covers what it changes with a spinner, for which each output would be
+# drawn anew, before the event and behind it.
 PRIVATE: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden", "show_progress_on": []}
 # Gradio passes over what happens while the same event is being handled. Values that change again: the newest is handled
 # behind it, without what its event carried. Clicks on rows carry which row it was: each is handled at once.
