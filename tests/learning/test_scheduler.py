@@ -7,9 +7,14 @@ import psutil
 import pytest
 
 from omnidraft.learning import scheduler
-from omnidraft.learning.scheduler import PATIENCE, Machine, Scheduler
+from omnidraft.learning.scheduler import PATIENCE, Machine, Scheduler, Waits
 from omnidraft.learning.store import Counts
+from omnidraft.learning.training import process
+from omnidraft.learning.update import Job, Update
 from omnidraft.settings.config import LearningSettings
+from tests.until import until
+
+FAILS = Job(Update(1, 0.0, "d", "t", "v"), "d.gguf", "f", "r.sqlite", "t.npz", "store", seed=101)  # the fake trainer's
 
 
 def with_answers(**counts: object) -> Scheduler:
@@ -41,6 +46,27 @@ def test_an_hour_has_room_for_so_many_minutes_and_for_one_update_at_least(monkey
 def test_what_is_there_for_the_next_update_is_told_with_what_is_not_counted():
     told = "The next update begins at 2 new answers (of models with this vocabulary); 1 so far."
     assert with_answers(fresh=1).status().reason == told
+
+
+def test_behind_a_failed_update_another_begins_with_as_many_new_answers_again(monkeypatch):
+    monkeypatch.setattr(process, "MODULE", "tests.learning.fake_trainer")
+    begun, pairing = [], SimpleNamespace(choice=SimpleNamespace(version=None, origin="none", merged=None))
+    store = SimpleNamespace(
+        counts=Counts(fresh=8, learned=8, enough=8), refused="", pairing=pairing, pair=lambda _: None,
+        tidy=lambda: None, begin=lambda *_, **__: begun.append(1) or FAILS, end=lambda _: None,
+    )  # fmt: skip
+    learner = Scheduler(store, lambda: LearningSettings(interval=8), lambda: True)
+    learner.machine, learner.waits = str, Waits(0.0, 0.0)
+    learner.paired(pairing)
+    until(lambda: (last := learner.status().last) is not None and last.outcome == "failed")
+    until(lambda: learner.status().state == "idle")
+    store.counts = Counts(fresh=15, learned=8, enough=15)
+    learner.wake()
+    assert learner.status().state == "idle"
+    store.counts = Counts(fresh=16, learned=8, enough=16)
+    learner.wake()
+    until(lambda: len(begun) == 2)
+    learner.unpaired()
 
 
 @pytest.fixture
