@@ -31,8 +31,9 @@ import gradio as gr  # noqa: E402
 if not _is_there:
     del sys.modules["mcp"]
 
-from fastapi import FastAPI, Request  # noqa: E402
-from fastapi.responses import PlainTextResponse, Response  # noqa: E402
+from fastapi import FastAPI, HTTPException, Request  # noqa: E402
+from fastapi.exception_handlers import http_exception_handler  # noqa: E402
+from fastapi.responses import HTMLResponse, PlainTextResponse, Response  # noqa: E402
 from gradio.routes import App  # noqa: E402
 from starlette.datastructures import Headers, MutableHeaders  # noqa: E402
 from starlette.types import Message, Send  # noqa: E402
@@ -92,7 +93,7 @@ def mounted(app: FastAPI, build: Callable[[], gr.Blocks], uploads: Path, **look:
         return gr.mount_gradio_app(
             app, blocks, path="/", footer_links=[], run_history=False, enable_monitoring=False, ssr_mode=False,
             pwa=False, mcp_server=False, show_error=True, max_file_size=MAX_UPLOAD,
-            app_kwargs={"openapi_url": None, "exception_handlers": {Exception: _not_understood}}, **look,
+            app_kwargs={"openapi_url": None, "exception_handlers": {Exception: _not_understood, 404: _nowhere}}, **look,
         )  # fmt: skip
 
 
@@ -109,6 +110,20 @@ def _not_understood(_: Request, error: Exception) -> Response:
     if isinstance(error, OSError):  # no room for a file that is sent
         return PlainTextResponse(f"This could not be kept: {reason(error)}.", 503)
     return PlainTextResponse("This request is not understood here; load the page again.", 400)
+
+
+_NOWHERE = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="color-scheme" content="light dark">'
+    "<title>OmniDraft</title><style>body{font:1rem/1.5 system-ui,sans-serif;margin:20vh auto;max-width:26rem;"
+    'padding:0 1rem}a{color:inherit}</style><p>There is no page at this address. <a href="/">Go to the chat</a></p>'
+)
+
+
+async def _nowhere(request: Request, error: HTTPException) -> Response:
+    """A person who mistyped an address gets a page, a program what Gradio answers."""
+    if "text/html" in request.headers.get("accept", ""):
+        return HTMLResponse(_NOWHERE, 404)
+    return await http_exception_handler(request, error)
 
 
 # A page's HTML, which is empty but for its settings until Gradio's scripts have drawn it.

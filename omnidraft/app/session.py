@@ -9,7 +9,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from omnidraft.chats.store import LastDeleted
 from omnidraft.errors import ModelError, NoRoom, OmniDraftError
 from omnidraft.lab.drift_lab import DriftLab
 from omnidraft.processes.progress import Newest, Progress, watched
+from omnidraft.profiles.forget import Forgotten
 from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, changed
 from omnidraft.settings.file import reset_settings, save_settings
 from omnidraft.storage.files import real
@@ -313,6 +314,38 @@ class Session:
             return
         told = {"error": "It was taken back before its turn."}
         self.store.append(asked.chat, "assistant", "", parent=asked.id, meta=told)
+
+    def end_writing(self, chat: str) -> None:
+        """End the answer that is being written in this conversation, if one is; its last words are stored then."""
+        if (job := self.job) is not None and self.writing(chat):
+            job.stop()
+            job.join(10)
+
+    def delete(self, chats: Sequence[str]) -> str:
+        """Delete conversations; by what `deleted` takes it back. StorageError, and none is, if one is not there."""
+        for chat in chats:
+            self.store.get(chat)
+        for chat in chats:
+            self.end_writing(chat)
+        mark = self.deleted.delete(chats)
+        self.shown.drop_unsent({chat.id for chat in self.store.conversations()}.union(chats))
+        return mark
+
+    def forget(self, chat: str) -> Forgotten:
+        """Delete a conversation for good, with what was learned from it. StorageError if it is not there, Busy while
+        another answer is being written."""
+        self.store.get(chat)
+        self.end_writing(chat)
+        gone = self.assistant.forget(self.store, chat)
+        self.shown.unsent.pop(chat, None)
+        return gone
+
+    def forget_everything(self) -> Forgotten:
+        """Remove everything of the profile but its settings. Busy while an answer is being written."""
+        gone = self.assistant.forget_everything(self.store)
+        self.deleted.forget()
+        self.shown.unsent.clear()
+        return gone
 
     def prepare(self) -> None:
         """Load what is needed to answer. ModelError if that fails or an answer is being written."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from omnidraft.chats import ChatStore, Conversation, PictureFile, TextFile
 from omnidraft.chats.titles import UNTITLED
@@ -55,6 +55,11 @@ class ShownChats:
             unnamed = (chat for chat in self.store.conversations(_LATEST) if chat.title == UNTITLED and not chat.named)
             free = (chat.id for chat in unnamed if chat.id not in self._asked and not self.store.path(chat.id))
             return self.show(next(free, None) or self.store.create().id)
+
+    def drop_unsent(self, kept: Collection[str]) -> None:
+        """Files are forgotten that stand in none of these conversations."""
+        for chat in set(self.unsent) - set(kept):
+            self.unsent.pop(chat, None)
 
     @contextlib.contextmanager
     def asked(self, chat: str) -> Iterator[None]:

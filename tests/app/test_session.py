@@ -14,7 +14,8 @@ from omnidraft.app import conversing
 from omnidraft.app.kept_answer import keep_target
 from omnidraft.app.session import Session
 from omnidraft.backends.gguf.file import ModelInfo
-from omnidraft.errors import ModelError, OmniDraftError
+from omnidraft.chats import TextFile
+from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.processes.progress import Overtaken
 from omnidraft.server.api import answers as api
 from omnidraft.server.api.reply import Reply
@@ -324,3 +325,23 @@ def test_another_unit_leaves_the_cache_as_large_as_it_was(session):
     session.change("cache.capacity", 1)
     session.change("cache.unit", "entries")
     assert session.settings.cache.capacity == 1250
+
+
+def test_files_that_were_not_sent_go_with_their_conversation_for_good(home):
+    session = Session(home, "default", None, None)
+    unsent = session.shown.unsent
+    first, second, third, fourth = chats = [session.store.create().id for _ in range(4)]
+    unsent.update({chat: [TextFile("notes.txt", "Buy milk.")] for chat in chats})
+    session.forget(first)
+    assert list(unsent) == [second, third, fourth]
+    session.deleted.bring_back(session.delete([second]))
+    assert second in unsent
+    session.delete([second])
+    session.delete([third])
+    assert list(unsent) == [third, fourth], "what can be taken back has its files still"
+    with pytest.raises(StorageError):
+        session.delete([fourth, first])
+    assert session.store.get(fourth)
+    session.forget_everything()
+    assert not unsent
+    session.close()

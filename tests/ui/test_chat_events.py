@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from html import unescape
-from types import SimpleNamespace
 from urllib.parse import unquote
 
 import pytest
@@ -20,9 +19,9 @@ from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
 from tests.ui.fake_assistant import by, clicked, fake_sessions, shown
 from tests.until import until
+from ui.chat.conversations import TOO_LATE, Conversations
 from ui.chat.events import Answering, OptionEvents
 from ui.chat.following import Followed
-from ui.chat.page import TOO_LATE, Conversations
 from ui.chat.parts import GONE, empty_state
 from ui.chat.transfer import add_routes
 from ui.chat.turns import UNANSWERED, WAITING
@@ -360,16 +359,6 @@ def test_files_that_were_not_sent_are_there_again_after_a_reload(page, other_pag
     page.ask("Sum up", chat, files=files)
     ada.job.join(10)
     assert shown(page.view, page.answering.arrive("/", page.who))["attached"] == []
-
-
-def test_files_that_were_not_sent_are_forgotten_with_their_conversation(page, ada, monkeypatch):
-    chat, followed = ada.shown.chat().id, Followed()
-    attach(page, chat, "notes.txt", "Buy milk.", followed)
-    monkeypatch.setattr(
-        ada.assistant, "forget", lambda *_: SimpleNamespace(sentence=lambda: "Forgotten."), raising=False
-    )
-    page.row(chat, kind="forget", id=chat)
-    assert not ada.shown.unsent
 
 
 def test_a_first_question_that_is_refused_stays_in_the_box_of_an_empty_chat(page, ada, monkeypatch):

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import gradio
 import pytest
+from starlette.testclient import TestClient
 
 from omnidraft.app.sessions import Sessions
 from omnidraft.storage.paths import find_data_home
 from ui import gradio_ways
-from ui.server import build
+from ui.server import build, make_app
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory):
-    sessions = Sessions(find_data_home(tmp_path_factory.mktemp("home")), "ada")
-    yield build(sessions)
-    sessions.close()
+def sessions(tmp_path_factory):
+    made = Sessions(find_data_home(tmp_path_factory.mktemp("home")), "ada")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def pages(sessions):
+    return build(sessions)
 
 
 def test_it_was_looked_through_with_this_version():
@@ -35,3 +41,12 @@ def test_html_goes_out_with_more_in_it_and_its_links_start_at_the_root(pages):
         '<html\n lang="en"><head><base href="./" /></head><body\n id="b">.</body>', "H", "B", "m"
     )
     assert made == '<html class="m"\n lang="en"><head>H<base href="/" /></head><body\n id="b">B.</body>'
+
+
+def test_a_mistyped_address_is_a_page_to_a_person_and_json_to_a_program(sessions):
+    client = TestClient(make_app(sessions), base_url="http://127.0.0.1")
+    seen = client.get("/modells", headers={"accept": "text/html,*/*"})
+    assert (seen.status_code, seen.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "There is no page at this address" in seen.text
+    assert '<a href="/">' in seen.text
+    assert client.get("/modells").json() == {"detail": "Not Found"}

@@ -5,26 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.errors import OmniDraftError
-from omnidraft.profiles.uploads import taken
-from ui.chat.conversation_list import SCRIPT, listing
-from ui.chat.events import Answering, Handlers, OptionEvents, Updates, telling
+from ui.chat.conversation_list import SCRIPT
+from ui.chat.conversations import Conversations
+from ui.chat.events import Answering, OptionEvents
 from ui.chat.following import Followed
 from ui.chat.options import Options
-from ui.chat.parts import TOOLS, arriving, examples, note
-from ui.chat.transfer import import_file
+from ui.chat.parts import TOOLS, arriving, examples
 from ui.chat.view import ChatView
-from ui.common.events import session_of
 from ui.common.frame import BARE, SMALL, mobile_bar, side_head
-from ui.common.notes import CLICKS, refused
-from ui.gradio_ways import EACH, LAST, PRIVATE, data_of
+from ui.common.notes import CLICKS
+from ui.gradio_ways import EACH, LAST, PRIVATE
 
 LATEX = [
     {"left": "$$", "right": "$$", "display": True},
@@ -120,113 +115,6 @@ class Page:
             with gr.Tab("Options", id="options"):
                 self.tools = gr.Checkbox(label="Tools", info=TOOLS, elem_id="od-tools", container=False)
                 self.options = Options()
-
-
-# What happens in the list of conversations: one is opened, renamed, deleted, forgotten; files of them come.
-
-
-TOO_LATE = "This cannot be taken back any more: only what was deleted last can."
-
-
-class Conversations(Handlers):
-    """The list beside the chat."""
-
-    def row(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> dict:
-        """Something was clicked in the list, which also leads away from a conversation that is not there any more."""
-        view, data = self.view, data_of(event)
-        session = session_of(self.sessions, request)
-        try:
-            if data["kind"] == "open":
-                return self._open(session, data["id"], float(data["at"]), chat, followed)
-            if data["kind"] == "forget":
-                session.store.get(data["id"])  # one that is not there must not be called deleted
-                session.shown.unsent.pop(data["id"], None)
-                stop_writing(session, data["id"])
-                said = note(session.assistant.forget(session.store, data["id"]).sentence())
-                followed.pass_over(session.job)
-                return view.open(session, session.shown.chat(chat), chat, {view.notice: said})
-            if data["kind"] in ("delete", "archive"):
-                followed.pass_over(session.job)
-                return self._away(session, chat, data["kind"], data.get("ids") or [data["id"]])
-            self._change(session, data["kind"], data["id"], data.get("title", ""))
-        except OmniDraftError as error:
-            return {view.notice: note(str(error), bad=True), view.rows: listing(session, chat or "")}
-        return {view.rows: listing(session, chat or "")}
-
-    def _open(self, session: Session, wanted: str, at: float, chat: str | None, followed: Followed) -> dict:
-        """at: when it was clicked, ms. Of clicks soon after each other, whose handlers overtake each other, the last
-        counts."""
-        if at < followed.clicked:
-            return gr.skip()
-        followed.clicked = at
-        return self.view.go_to(session, wanted, chat, followed)
-
-    def _change(self, session: Session, kind: str, chat: str, title: str) -> None:
-        """What a row's other buttons do."""
-        match kind:
-            case "stop":
-                stop_writing(session, chat)
-            case "unarchive":
-                session.store.update(chat, archived=False)
-            case "pin" | "unpin":
-                session.store.update(chat, pinned=kind == "pin")
-            case "rename":
-                session.store.rename(chat, title)
-
-    def _away(self, session: Session, chat: str | None, kind: str, chats: list[str]) -> dict:
-        """Conversations leave the list, and the page if it shows one of them; a deletion can be taken back."""
-        for name in chats:
-            session.store.get(name)  # one that is not there must not be called deleted
-            if kind == "archive":
-                session.store.update(name, archived=True, pinned=False)
-            else:
-                stop_writing(session, name)
-        mark = session.deleted.delete(chats) if kind == "delete" else ""
-        many, it = ("The conversation was", "it") if len(chats) == 1 else (f"{len(chats)} conversations were", "them")
-        done = "archived" if kind == "archive" else f"deleted; what the drafter learned from {it} stays"
-        said = {self.view.notice: note(f"{many} {done}.", undo=mark)}
-        return self.view.open(session, session.shown.chat(chat), chat, said)
-
-    def undo(self, chat: str | None, followed: Followed, request: gr.Request, event: gr.EventData) -> dict:
-        """What the notice tells of comes back, if it was deleted last, or can be read though it is damaged."""
-        session = session_of(self.sessions, request)
-        if data_of(event).get("kind") == "recover":
-            return self._recover(session, chat, followed)
-        back = session.deleted.bring_back(str(data_of(event)["mark"]))
-        if not back:
-            return {self.view.notice: note(TOO_LATE, bad=True)}
-        return self.view.go_to(session, back[0].id, chat, followed, {self.view.notice: ""})
-
-    def _recover(self, session: Session, chat: str | None, followed: Followed) -> dict:
-        try:
-            told = note(session.recover_chats())
-        except OmniDraftError as error:
-            return {self.view.notice: refused(error)}
-        return self.view.go_to(session, session.shown.chat().id, chat, followed, {self.view.notice: told})
-
-    def fresh(self, chat: str | None, followed: Followed, request: gr.Request) -> dict:
-        session = session_of(self.sessions, request)
-        return self.view.go_to(session, session.shown.new_chat().id, chat, followed)
-
-    def search(self, text: str, chat: str | None, request: gr.Request) -> str:
-        return listing(session_of(self.sessions, request), chat or "", text)
-
-    @telling
-    def import_file(self, upload: str | None, chat: str | None, followed: Followed, request: gr.Request) -> Updates:
-        """A file of conversations was chosen."""
-        with taken(Path(upload or "")) as file:
-            session, name = self.here(request, chat)
-            added, said = import_file(session.store, file)
-        shown = added[-1].id if added else name
-        yield self.view.go_to(session, shown, chat, followed, {self.view.notice: note(said)})
-
-
-def stop_writing(session: Session, chat: str) -> None:
-    """End the answer that is being written in the conversation, if one is."""
-    job = session.job
-    if job is not None and session.writing(chat):
-        session.stop(chat)
-        job.join(10)
 
 
 def build(sessions: Sessions, blocks: gr.Blocks) -> None:

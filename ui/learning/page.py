@@ -153,10 +153,7 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
     def forget(session: Session, text: str) -> dict:
         if (text or "").strip().lower() != WORDS:
             raise SettingsError(f"Nothing was forgotten: type “{WORDS}” first.")
-        session.deleted.forget()
-        session.shown.unsent.clear()
-        told = session.assistant.forget_everything(session.store).sentence()
-        return {parts.said: note(told), parts.typed: "", **looks(session)}
+        return {parts.said: note(session.forget_everything().sentence()), parts.typed: "", **looks(session)}
 
     events.on(page.load, arrive, [*parts.fields.values(), *looked_at, parts.typed])
     events.on(parts.tick.tick, advance, looked_at, [parts.seen])
