@@ -104,13 +104,16 @@ def update(job: Job) -> Iterator[Update]:
         return
     if trained.untrained is not None:
         # Few answers are held out, but all new ones are unseen until they are trained on, by the candidate as it was as
-        # by what is served (progressive validation: Blum, Kalai and Langford, COLT 1999). What was refused for too
-        # little to judge by is served one update later then, instead of many.
+        # by what is served (progressive validation: Blum, Kalai and Langford, COLT 1999). They speak for what was
+        # trained on since, too, where nothing that is held out speaks against that.
         untrained = replace(trained, candidate=material.candidate, after=trained.untrained)
         if (better := _judge(job, untrained)).accepted:
-            version = yield from _publish(job, untrained, better, began)
-            with suppress(StorageError):  # the next update begins with what is served then; this one has not failed
-                _go_on(store, replace(trained.candidate, base=digest(version.weights), behind=0), verdict)
+            speaks_against = verdict.falls or verdict.ruined
+            served = untrained if speaks_against else trained
+            version = yield from _publish(job, served, better, began)
+            if speaks_against:
+                with suppress(StorageError):  # the next update begins with what is served then; this one has not failed
+                    _go_on(store, replace(trained.candidate, base=digest(version.weights), behind=0), verdict)
             return
     yield trained.update.said(
         "refused", f"{verdict.reason}; the next update {_go_on(store, trained.candidate, verdict)}"

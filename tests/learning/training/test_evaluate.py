@@ -8,10 +8,9 @@ import pytest
 from omnidraft.learning.training.evaluate import Estimate, judge
 
 
-def scores(rate: float, tokens: int = 400) -> Estimate:
-    """Of one answer."""
+def scores(rate: float, tokens: int = 400, answers: int = 8) -> Estimate:
     hits = (np.arange(tokens) < rate * tokens).astype(float)
-    return Estimate(hits, np.full(tokens, rate), np.zeros(tokens, int))
+    return Estimate(hits, np.full(tokens, rate), np.arange(tokens) % answers)
 
 
 @pytest.mark.parametrize(("old", "new", "accepted", "word"), [
@@ -53,6 +52,16 @@ def test_unseen_answers_do_not_make_up_for_a_fall_on_those_held_out(change, acce
     verdict = judge(before, {"old": other, "unseen": scores(0.9)})
     assert verdict.accepted == accepted
     assert accepted or "held-out answers would fall" in verdict.reason
+
+
+@pytest.mark.parametrize(("new", "accepted"), [(0.06, True), (0.04, False)])
+def test_one_or_two_answers_decide_by_whether_they_rise(new, accepted):
+    before = scores(0.5, answers=1)
+    verdict = judge(
+        {"old": before, "new": before}, {"old": scores(0.45, answers=1), "new": scores(0.5 + new, answers=1)}
+    )
+    assert verdict.accepted == accepted
+    assert not verdict.falls, "so few speak against nothing"
 
 
 def test_too_little_to_judge_by_and_numbers_that_are_none_are_refused():

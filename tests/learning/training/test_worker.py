@@ -107,22 +107,39 @@ def test_an_update_says_how_far_it_is(world):
     assert list(dict.fromkeys(update.state for update in updates)) == states
 
 
-def test_what_was_refused_for_too_little_to_judge_by_is_served_once_new_answers_prove_it(world, monkeypatch):
+@pytest.fixture
+def refused(world, monkeypatch):
+    """A candidate that only too little to judge by kept from being served."""
     monkeypatch.setattr(evaluate, "FEWEST", 250)  # as many as 16 answers' held-out tokens, if answers were short
     world.add(world.records[:8])
     first = world.update()
     assert first.outcome == "refused"
     assert "held-out tokens to judge by" in first.reason
-    candidate = read_candidate(world.store.folder)
     world.add(world.records[8:16])
-    update = world.update()
+    return read_candidate(world.store.folder)
+
+
+def test_new_answers_that_prove_a_candidate_serve_it_with_what_it_learned_of_them(world, refused):
+    assert world.update().outcome == "published"
+    served = world.store.current()
+    weights = read_weights(served.weights)
+    assert any((weights[name] != matrix).any() for name, matrix in refused.weights.items())
+    assert set(served.meta.chats) > set(refused.chats)
+    assert read_candidate(world.store.folder) is None
+
+
+def test_a_candidate_that_new_answers_prove_is_served_as_it_was_where_what_it_learned_of_them_is_worse(
+    world, refused, monkeypatch
+):
+    monkeypatch.setattr(evaluate, "ENOUGH", 1)
+    monkeypatch.setattr(evaluate, "FEWEST", 1)
+    update = world.update(learning_rate=0.05)
     assert update.outcome == "published"
     served = world.store.current()
     weights = read_weights(served.weights)
-    assert all((weights[name] == matrix).all() for name, matrix in candidate.weights.items())
-    assert served.meta.chats == candidate.chats  # it knows nothing of the answers that proved it
+    assert all((weights[name] == matrix).all() for name, matrix in refused.weights.items())
+    assert served.meta.chats == refused.chats  # it knows nothing of the answers that proved it
     assert set(served.meta.before) == set(served.meta.after) == {"old", "new", "unseen"}
-    assert served.meta.after["unseen"]["tokens"] >= 250
     assert (update.before, update.after) == (served.meta.before, served.meta.after)  # what is told of it
     going_on = read_candidate(world.store.folder)
     assert (going_on.base, going_on.behind) == (digest(served.weights), 1)
