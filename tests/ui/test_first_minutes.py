@@ -13,7 +13,6 @@ from tests.ui.chatting import answered, answers, arrived, ask, choose, new_chat,
 from tests.ui.conftest import Server, write_settings
 from tests.ui.stub_hub import StubHub
 from tests.ui.test_every_page import SHIFTS
-from tests.ui.test_race_page import IN_VIEW
 from ui.chat.parts import TOY_EXAMPLES
 
 SUMS = {"What is 15 - 6?": 9}
@@ -100,27 +99,6 @@ def test_another_model_goes_on_and_every_page_is_in_view(fresh, pages):
         for width, height in SIZES:
             page.set_viewport_size({"width": width, "height": height})
             page.wait_for_function(f"!{TOO_WIDE}", timeout=5_000)  # what is drawn late may be wider for a moment
-
-
-@pytest.mark.browser_slow
-def test_a_race_from_the_first_screen_and_its_lesson_say_what_came_of_them(fresh, pages):
-    page = pages.open(fresh)
-    new_chat(page)
-    page.click(".od-go >> text=See it race")
-    page.wait_for_selector(".od-race[data-phase=raced]", timeout=900_000)
-    page.click("#od-race-teach")
-    page.wait_for_selector(".od-state >> text=left", timeout=300_000)
-    page.wait_for_selector(".od-race[data-phase=taught]", timeout=1_800_000)
-    verdict = page.inner_text(".od-verdict")
-    after, before = (float(one) for one in re.findall(r"(\d+\.\d+)×", verdict))
-    assert after > before
-    assert "before the lesson, when" in verdict, "which says why it was slower"
-    for width, height in SIZES:
-        page.set_viewport_size({"width": width, "height": height})
-        page.wait_for_function(IN_VIEW)
-        assert not page.evaluate(TOO_WIDE)
-    page.wait_for_selector(".od-proof[data-equal=true]")
-    no_barriers(page)
 
 
 @pytest.mark.browser_slow
