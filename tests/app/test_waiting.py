@@ -339,13 +339,3 @@ def test_one_that_is_taken_back_while_long_work_comes_to_stand_still_does_not_be
     last.begun.result(10)
     assert begun == [last]
     work.close()
-
-
-def test_when_to_come_again_does_not_count_the_time_nobody_asked(session, monkeypatch):
-    asked_in(session, "one")
-    end_answer(session)
-    monkeypatch.setattr(waiting, "LONGEST", 4)
-    asked_in(session, *"abcde")
-    with pytest.raises(QueueFull) as full:
-        conversing.ask(session, new(session), "f")
-    assert full.value.seconds <= 4

@@ -311,11 +311,6 @@ def test_a_reader_that_leaves_is_no_error(home, endless):
     assert "Traceback" not in err
 
 
-def test_the_help_says_what_a_line_of_a_file_of_prompts_is(cli):
-    _, out, _ = cli("chat", "--help")
-    assert 'a line is a prompt, and in a *.jsonl file {"messages": [{"role": "user"' in " ".join(out.split())
-
-
 def test_bad_bytes_typed_into_a_conversation_are_no_crash(home):
     process = subprocess.run(
         command(home, "--max-tokens", 4), cwd=ROOT, input=b"\xff\xfe hello\n", capture_output=True, timeout=PATIENCE

@@ -568,3 +568,5 @@ def test_damaged_conversations_are_told_with_a_button_that_recovers_them(session
     assert "Recovered 0 conversations" in update["notice"]
     assert "recover" not in shown(view, page.answering.arrive("/", page.who))["notice"]
     assert home.chats.with_name("chats.sqlite.damaged-1").read_bytes() == b"garbage" * 999
+    answered(sessions.get("eve"), update["chat_id"])
+    assert len(sessions.get("eve").store.path(update["chat_id"])) == 2, "it goes on"
