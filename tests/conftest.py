@@ -1,6 +1,8 @@
 """Fixtures every test may use: where the bundled models are, where the reference data may be."""
 
+import gc
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         place |= {file: number / len(files) for number, file in enumerate(sorted(files))}
     longest = {ROOT / "tests" / name for name in LONGEST}
     items.sort(key=lambda item: (item.path not in longest, place[item.path]))
+
+
+def pytest_collection_finish() -> None:
+    """What tests import, torch and Gradio among it, is not looked through with every collection of garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -69,3 +77,11 @@ def files_of_tests_are_trusted(tmp_path_factory: pytest.TempPathFactory) -> None
     from omnidraft.storage.trial import TRIALS
 
     TRIALS.trust(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(autouse=True, scope="session")
+def what_stays_is_frozen() -> Iterator[None]:
+    """Behind every load the app goes through all there is, which takes half a second of a processor beside torch."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(gc, "unfreeze", lambda: None)
+        yield
