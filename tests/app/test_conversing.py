@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import gradio as gr
 import pytest
 
 from omnidraft.app import conversing, kept_answer
@@ -17,11 +16,8 @@ from omnidraft.decoding.events import Round
 from omnidraft.errors import ContextFull
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.paths import find_data_home
-from tests.ui.fake_assistant import by
 from ui.chat.attachments import chips
 from ui.chat.turns import turns
-from ui.common import fields
-from ui.common.events import Events
 
 LONG = TextFile("long.txt", "".join(f"line {n} of many\n" for n in range(2000)))
 SHORT = TextFile("short.txt", "Buy milk.\n")
@@ -137,16 +133,6 @@ def test_a_message_that_could_not_be_answered_is_left_out_and_says_so(session):
     read = [m["content"] for m in conversing.messages_of(session.store.get(chat), path)]
     assert long not in read
     assert (read[0], read[-2]) == ("Good morning", "And now?")
-
-
-def test_a_refused_value_names_the_field_on_the_page(sessions, session):
-    with gr.Blocks() as blocks:
-        said, field = gr.HTML(), fields.make("model.n_ctx")
-        fields.keep(Events(sessions, said), {"model.n_ctx": field})
-    handler = next(fn.fn for fn in blocks.fns.values())
-    told = handler(by("ada"), "1")[said]
-    assert "Context length is 1, but must be" in told
-    assert "n_ctx" not in told
 
 
 def test_a_growing_answer_is_stored_once_a_second(session, chat, monkeypatch):

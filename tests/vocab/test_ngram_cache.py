@@ -1,10 +1,8 @@
 """The n-gram cache: which entry goes, what survives, what is refused, what is forgotten."""
 
-import gc
 import json
 import os
 import sqlite3
-import time
 from contextlib import closing
 from unittest.mock import patch
 
@@ -328,33 +326,3 @@ def test_clearing_leaves_only_seeds_and_no_trace_in_the_file(pair, path):
         assert b"secret-chat" not in file.read_bytes(), file
     cache.close()
     assert not stored(path, pair)
-
-
-@pytest.mark.slow
-def test_twenty_thousand_entries_open_in_a_few_times_what_reading_them_takes(path):
-    """In processor time, and against plain reading and parsing a moment before: the machine may be busy or slow."""
-    pair = pair_map("llama-spm", "qwen2")
-    cache = NgramCache.open(path, pair, CacheSettings(seed=False))
-    for token in ids(pair, 20_000):
-        cache.learn(token, "chat-of-today")
-    cache.close()
-
-    def opened() -> None:
-        again = NgramCache.open(path, pair, CacheSettings(seed=False))
-        assert len(again) == 20_000
-        again.close()
-
-    def read() -> None:
-        with closing(sqlite3.connect(path)) as connection:
-            rows = connection.execute(f'SELECT key, value FROM "{table_of(connection)}"').fetchall()
-        assert len({key: json.loads(value) for key, value in rows}) == 20_001
-
-    def seconds(work) -> float:
-        start = time.process_time()
-        work()
-        return time.process_time() - start
-
-    gc.freeze()  # what other tests left in this process is not looked through
-    times = [(seconds(read), seconds(opened)) for _ in range(5)]  # other processes slow some down through the caches
-    reading, opening = (min(column) for column in zip(*times, strict=True))
-    assert opening < 8 * reading
