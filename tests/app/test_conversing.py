@@ -3,16 +3,13 @@ One bundled model for all of it."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
-from omnidraft.app import conversing, kept_answer
+from omnidraft.app import conversing
 from omnidraft.app.attached import fitted, sizes
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import TextFile
 from omnidraft.chats.pictures import with_files
-from omnidraft.decoding.events import Round
 from omnidraft.errors import ContextFull
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.paths import find_data_home
@@ -133,17 +130,6 @@ def test_a_message_that_could_not_be_answered_is_left_out_and_says_so(session):
     read = [m["content"] for m in conversing.messages_of(session.store.get(chat), path)]
     assert long not in read
     assert (read[0], read[-2]) == ("Good morning", "And now?")
-
-
-def test_a_growing_answer_is_stored_once_a_second(session, chat, monkeypatch):
-    clock, stored = [100.0], []
-    monkeypatch.setattr(kept_answer, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    monkeypatch.setattr(session.store, "save_partial", lambda *given: stored.append(given))
-    keeper = kept_answer.KeptAnswer(session, session.store.append(chat.id, "assistant", ""))
-    for _ in range(50):  # five seconds of an answer, ten rounds a second
-        clock[0] += 0.1
-        keeper.event(SimpleNamespace(spoken="One."), Round(0, 0, 0, 0, 1, 0.0, 0.0, 0.1, 0.0))
-    assert len(stored) in (4, 5)
 
 
 def test_a_change_of_models_is_told_only_where_another_one_has_answered(session):
