@@ -90,6 +90,7 @@ def test_a_change_takes_effect_at_once_or_says_what_it_waits_for(sessions):
     assert page.said.startswith("Loaded again.")
     kept = f"{session.settings.sampling.temperature:g}"
     assert page.does("od-set-sampling-temperature", "99")["od-set-sampling-temperature"] == kept
+    assert page.said.startswith("Temperature is 99")
     assert "must be a number from 0 to 10" in page.said
     page.does("od-cache-yes")
     assert "cleared" in page.said
