@@ -121,6 +121,24 @@ class SlowLoad:
             self._go_on.set()
 
 
+def test_nobody_loads_another_model_between_the_apis_load_and_its_answer(session, first, second, monkeypatch):
+    session.assistant.go_on.clear()
+    tried = []
+    check = api._checked_grammar
+
+    def slow(*given):
+        tried.append(meanwhile(lambda: session.choose(first)))
+        return check(*given)
+
+    monkeypatch.setattr(api, "_checked_grammar", slow)
+    reply = said(session, second)
+    assert not reply.job.over
+    thread, told = tried[0]
+    thread.join(10)
+    assert told == ["StillAnswering"]
+    assert session.loaded == second
+
+
 def test_a_setting_waits_for_no_model_that_is_loaded(session, monkeypatch, second):
     slow = SlowLoad(session, monkeypatch)
     thread, told = meanwhile(lambda: session.choose(second))
@@ -162,6 +180,21 @@ def test_a_question_is_stored_while_its_model_loads_and_can_be_taken_back(sessio
     else:
         over(session)
         assert [m.role for m in path] == ["user", "assistant"]
+
+
+def test_a_new_version_that_no_model_can_answer_leaves_the_one_there(session, monkeypatch):
+    chat = session.shown.chat().id
+    conversing.ask(session, chat, "One")
+    over(session)
+    session.unload()
+    before = session.store.path(chat)
+    slow = SlowLoad(session, monkeypatch, fails=True)
+    asking, told = meanwhile(lambda: conversing.edit(session, chat, before[0].id, "Two"))
+    with slow.under_way():
+        assert session.store.path(chat)[0].content == "Two"
+    asking.join(10)
+    assert told == ["ModelError"]
+    assert session.store.path(chat) == before
 
 
 def test_the_version_that_was_asked_is_answered_though_another_is_shown_meanwhile(session, monkeypatch):

@@ -10,10 +10,11 @@ import pytest
 from omnidraft.app import conversing
 from omnidraft.app.tool_use import MAX_CALLS, MAX_STEPS
 from omnidraft.app.tools.toolbox import Toolbox
-from omnidraft.chats import TextFile
+from omnidraft.chats import TextFile, export_json, import_json
 from omnidraft.chats.records import NOT_ALLOWED, open_call
 from omnidraft.errors import ModelError
 from tests.app.tools.servers import a_server, named
+from tests.exports import elsewhere
 from tests.ui.fake_assistant import FakeAssistant, call, fake_sessions
 
 SUM = call("calculator", '{"expression": "6 * 7"}')
@@ -155,6 +156,14 @@ def test_a_template_without_tools_is_told_of(session, chat, monkeypatch):
     ask(session, chat, "Hello.")
     assert "tools" not in session.assistant.read[-1][-1]
     assert any("does not support tools" in told for told in session.job.live.notices)
+
+
+def test_what_was_called_travels_and_the_permission_does_not(session, chat):
+    ask(session, chat, SUM)
+    decide(session, chat, "always", "It is 42.")
+    ((brought,), _) = import_json(session.store, elsewhere(export_json(session.store, [chat])))
+    assert brought.tools == ()
+    assert session.store.path(brought.id)[-1].steps[0].calls[0].result == "42"
 
 
 GREET = call("shelf__greet", '{"name": "Ada"}')
