@@ -14,9 +14,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 ROOT = Path(__file__).resolve().parent.parent
 # Begun first, so that with two at a time neither is left alone with one of them at the end.
 LONGEST = (
-    "learning/test_learner.py", "ui/test_race_page.py", "test_same_text.py", "ui/test_every_page.py",
-    "prompting/test_every_template.py", "ui/test_chat_texts.py", "crash/test_kills.py", "ui/test_messages.py",
-    "ui/test_first_minutes.py", "learning/adapters/test_candidate.py", "app/test_race_job.py", "fuzz/test_derived.py",
+    "learning/test_learner.py", "learning/adapters/test_candidate.py", "test_same_text.py", "ui/test_messages.py",
+    "prompting/test_every_template.py", "ui/test_chat_page.py", "crash/test_kills.py", "ui/test_first_minutes.py",
+    "cli/test_cli.py", "ui/test_every_page.py", "ui/test_chat_texts.py", "ui/test_drift_page.py",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What one meets every day on the pages: texts that stay, a list that keeps the keyboard, pages that do not jump."""
+"""What one meets every day on the chat page: what is typed stays where it was typed, and who scrolls up stays there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Settings page in a browser: every setting has its place and help, a change says what it takes, all is kept."""
+"""The Settings page in a browser: every setting has its place and its help, and is found by its words."""
 
 from __future__ import annotations
 
