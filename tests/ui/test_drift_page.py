@@ -65,4 +65,4 @@ def test_eight_prompts_are_spoken_of_where_there_were_eight():
 def test_too_few_prompts_tell_no_story():
     rows = [row(0, "math", 0.22), row(1, "code", 0.1, prompts=3)]
     assert "3 prompts in a part tell no drift" in story(rows, learning=True)
-    assert "3 prompts in a part tell no drift" in story([row(0, "math", 0.22, prompts=1)], learning=True)
+    assert "1 prompt in a part tells no drift" in story([row(0, "math", 0.22, prompts=1)], learning=True)
