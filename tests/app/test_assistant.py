@@ -166,20 +166,3 @@ def test_the_learner_gets_finished_answers_with_the_targets_candidates(home, mod
     assert [t.id for t in answered.tokens] == ids_of(events)
     assert all(len(t.candidates.ids) == CAPTURE for t in answered.tokens)
     assistant.close()
-
-
-def test_an_answer_waits_for_an_adapter_that_is_being_swapped(shared, monkeypatch):
-    begun, go_on = threading.Event(), threading.Event()
-
-    def slow(_made):
-        begun.set()
-        return go_on.wait(10)
-
-    monkeypatch.setattr(shared.loaded, "take_up", slow)
-    swap = threading.Thread(target=shared._serve)
-    swap.start()
-    assert begun.wait(10)
-    threading.Timer(0.2, go_on.set).start()
-    events = list(shared.answer(AnswerRequest(QUESTION, GREEDY, FIXED)))
-    swap.join(10)
-    assert isinstance(events[-1], Finished)

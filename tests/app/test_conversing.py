@@ -3,25 +3,18 @@ One bundled model for all of it."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
-import gradio as gr
 import pytest
 
-from omnidraft.app import conversing, kept_answer
+from omnidraft.app import conversing
 from omnidraft.app.attached import fitted, sizes
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import TextFile
 from omnidraft.chats.pictures import with_files
-from omnidraft.decoding.events import Round
 from omnidraft.errors import ContextFull
 from omnidraft.settings.config import SamplingSettings
 from omnidraft.storage.paths import find_data_home
-from tests.ui.fake_assistant import by
 from ui.chat.attachments import chips
 from ui.chat.turns import turns
-from ui.common import fields
-from ui.common.events import Events
 
 LONG = TextFile("long.txt", "".join(f"line {n} of many\n" for n in range(2000)))
 SHORT = TextFile("short.txt", "Buy milk.\n")
@@ -137,27 +130,6 @@ def test_a_message_that_could_not_be_answered_is_left_out_and_says_so(session):
     read = [m["content"] for m in conversing.messages_of(session.store.get(chat), path)]
     assert long not in read
     assert (read[0], read[-2]) == ("Good morning", "And now?")
-
-
-def test_a_refused_value_names_the_field_on_the_page(sessions, session):
-    with gr.Blocks() as blocks:
-        said, field = gr.HTML(), fields.make("model.n_ctx")
-        fields.keep(Events(sessions, said), {"model.n_ctx": field})
-    handler = next(fn.fn for fn in blocks.fns.values())
-    told = handler(by("ada"), "1")[said]
-    assert "Context length is 1, but must be" in told
-    assert "n_ctx" not in told
-
-
-def test_a_growing_answer_is_stored_once_a_second(session, chat, monkeypatch):
-    clock, stored = [100.0], []
-    monkeypatch.setattr(kept_answer, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    monkeypatch.setattr(session.store, "save_partial", lambda *given: stored.append(given))
-    keeper = kept_answer.KeptAnswer(session, session.store.append(chat.id, "assistant", ""))
-    for _ in range(50):  # five seconds of an answer, ten rounds a second
-        clock[0] += 0.1
-        keeper.event(SimpleNamespace(spoken="One."), Round(0, 0, 0, 0, 1, 0.0, 0.0, 0.1, 0.0))
-    assert len(stored) in (4, 5)
 
 
 def test_a_change_of_models_is_told_only_where_another_one_has_answered(session):

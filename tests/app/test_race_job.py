@@ -133,20 +133,13 @@ def test_a_stopped_race_keeps_what_was_scored_and_lets_answers_through(session, 
     assert session.ready
 
 
-def test_what_shall_be_kept_is_learned_by_the_profile(session, plan):
-    session.races.begin(replace(plan, kept=True))
-    assert over(session).phase == "raced"
-    assert session.race._folder is None
-
-
 def long_race(plan):
     return replace(plan, raced=topic_prompts("code", 6), most_tokens=200)
 
 
-@pytest.mark.parametrize("kept", [False, True])
-def test_a_race_gives_way_to_a_question_whose_time_does_not_count_and_goes_on_behind_it(session, plan, kept):
+def test_a_race_gives_way_to_a_question_whose_time_does_not_count_and_goes_on_behind_it(session, plan):
     began = time.monotonic()
-    job = session.races.begin(replace(long_race(plan), kept=kept))
+    job = session.races.begin(replace(long_race(plan), kept=True))
     until(lambda: job.view.lanes["plain"].text)
     asked = time.monotonic()
     with session.races.aside():

@@ -97,24 +97,6 @@ def meanwhile(act, seconds: float = 0.2) -> tuple[threading.Thread, list[str]]:
     return thread, told
 
 
-def test_nobody_loads_another_model_between_the_apis_load_and_its_answer(session, first, second, monkeypatch):
-    session.assistant.go_on.clear()
-    tried = []
-    check = api._checked_grammar
-
-    def slow(*given):
-        tried.append(meanwhile(lambda: session.choose(first)))
-        return check(*given)
-
-    monkeypatch.setattr(api, "_checked_grammar", slow)
-    reply = said(session, second)
-    assert not reply.job.over
-    thread, told = tried[0]
-    thread.join(10)
-    assert told == ["StillAnswering"]
-    assert session.loaded == second
-
-
 class SlowLoad:
     """From now on the session's models load until `under_way` ends; loads: which."""
 
@@ -140,6 +122,24 @@ class SlowLoad:
             self._go_on.set()
 
 
+def test_nobody_loads_another_model_between_the_apis_load_and_its_answer(session, first, second, monkeypatch):
+    session.assistant.go_on.clear()
+    tried = []
+    check = api._checked_grammar
+
+    def slow(*given):
+        tried.append(meanwhile(lambda: session.choose(first)))
+        return check(*given)
+
+    monkeypatch.setattr(api, "_checked_grammar", slow)
+    reply = said(session, second)
+    assert not reply.job.over
+    thread, told = tried[0]
+    thread.join(10)
+    assert told == ["StillAnswering"]
+    assert session.loaded == second
+
+
 def test_a_setting_waits_for_no_model_that_is_loaded(session, monkeypatch, second):
     slow = SlowLoad(session, monkeypatch)
     thread, told = meanwhile(lambda: session.choose(second))
@@ -157,17 +157,6 @@ def test_a_setting_waits_for_no_model_that_is_loaded(session, monkeypatch, secon
     kept, _ = load_settings(session.assistant.profile.settings)
     assert (kept.theme, kept.model.n_ctx, kept.sampling.top_k) == ("dark", 512, 7)
     assert (kept.target, session.loaded) == (str(second), second)
-
-
-def test_a_new_conversation_is_another_one_than_that_whose_question_waits_for_its_model(session, monkeypatch):
-    slow = SlowLoad(session, monkeypatch)
-    chat = session.shown.new_chat().id
-    thread, _ = meanwhile(lambda: conversing.ask(session, chat, "What is 23 + 45?"))
-    with slow.under_way():
-        assert session.shown.new_chat().id != chat
-    thread.join(10)
-    over(session)
-    assert session.store.path(chat)[0].content == "What is 23 + 45?"
 
 
 @pytest.mark.parametrize("end", ["stop", "fail", "load"])
@@ -192,36 +181,6 @@ def test_a_question_is_stored_while_its_model_loads_and_can_be_taken_back(sessio
     else:
         over(session)
         assert [m.role for m in path] == ["user", "assistant"]
-
-
-def test_a_question_taken_back_while_its_model_loads_stays_so_though_another_is_asked_there(session, monkeypatch):
-    slow = SlowLoad(session, monkeypatch)
-    chat = session.shown.chat().id
-    one, _ = meanwhile(lambda: conversing.ask(session, chat, "One"))
-    with slow.under_way():
-        session.stop(chat)
-        two, _ = meanwhile(lambda: conversing.ask(session, chat, "Two"))
-    one.join(10)
-    two.join(10)
-    over(session)
-    path = session.store.path(chat)
-    assert [message.content for message in path] == ["One", "", "Two", ""]
-    assert path[1].meta["error"] == "It was taken back before its turn."
-    assert (path[3].meta.get("error"), len(session.assistant.answered)) == (None, 1)
-
-
-def test_another_answer_is_taken_back_while_its_model_loads(session, monkeypatch):
-    chat = session.shown.chat().id
-    conversing.ask(session, chat, "One")
-    over(session)
-    session.unload()
-    slow, before = SlowLoad(session, monkeypatch), session.job
-    asking, told = meanwhile(lambda: conversing.regenerate(session, chat))
-    with slow.under_way():
-        session.stop(chat)
-    asking.join(10)
-    assert (told, session.job) == (["done"], before)
-    assert [m.role for m in session.store.path(chat)] == ["user", "assistant"]
 
 
 def test_a_new_version_that_no_model_can_answer_leaves_the_one_there(session, monkeypatch):

@@ -265,14 +265,6 @@ def test_going_on_that_fails_behind_its_turn_says_so_below_the_answer(session, m
     assert after.meta["error"] == "It is gone."
 
 
-def test_an_answer_whose_conversation_was_deleted_meanwhile_ends_without_a_complaint(session):
-    (chat,) = asked_in(session, "one")
-    job = session.job
-    session.store.delete(chat)
-    end_answer(session)
-    assert (job.over, job.error) == (True, None)
-
-
 def test_who_asks_again_at_once_is_answered_and_what_was_taken_back_says_so(session, monkeypatch):
     _, chat = asked_in(session, "one", "two")
     again = threading.Thread(target=conversing.ask, args=(session, chat, "three"))
@@ -306,21 +298,6 @@ def test_one_that_is_stopped_as_its_answer_begins_has_that_answer_alone(session,
     assert len(session.store.siblings(answer.id)) == 1
 
 
-def test_one_that_is_taken_back_before_its_model_cannot_be_loaded_is_told_once(session, monkeypatch):
-    _, chat = asked_in(session, "one", "two")
-
-    def gone(session, chat):
-        session.stop(chat)
-        raise ModelError("The model is gone.")
-
-    monkeypatch.setattr(conversing, "target_of", gone)
-    end_answer(session)
-    until(lambda: len(said(session, chat)) == 2)
-    asked_in(session, "three")  # whose turn comes behind what is left of that one's
-    assert said(session, chat) == [("two", None), ("assistant", TAKEN_BACK)]
-    assert len(session.store.siblings(session.store.path(chat)[-1].id)) == 1
-
-
 def test_one_that_is_taken_back_while_long_work_comes_to_stand_still_does_not_begin():
     coming, standing, begun = threading.Event(), threading.Event(), []
 
@@ -339,13 +316,3 @@ def test_one_that_is_taken_back_while_long_work_comes_to_stand_still_does_not_be
     last.begun.result(10)
     assert begun == [last]
     work.close()
-
-
-def test_when_to_come_again_does_not_count_the_time_nobody_asked(session, monkeypatch):
-    asked_in(session, "one")
-    end_answer(session)
-    monkeypatch.setattr(waiting, "LONGEST", 4)
-    asked_in(session, *"abcde")
-    with pytest.raises(QueueFull) as full:
-        conversing.ask(session, new(session), "f")
-    assert full.value.seconds <= 4

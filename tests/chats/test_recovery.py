@@ -70,26 +70,3 @@ def test_clients_of_the_api_are_answered_and_pages_say_what_can_be_done(tmp_path
     finally:
         session.close()
     assert path.read_bytes() == b"garbage" * 999
-
-
-def test_a_profile_at_work_recovers_its_conversations_and_goes_on(tmp_path: Path, models: Path):
-    home = find_data_home(tmp_path / "home")
-    path = home.profile("ada").chats
-    data = b"garbage" * 999
-    path.write_bytes(data)
-    session = Session(home, "ada", str(models / "tiny-target-a-f16.gguf"), None)
-    try:
-        assert session.damaged
-        told = session.recover_chats()
-        assert told.startswith("Recovered ")
-        assert session.damaged == ""
-        aside = path.with_name("chats.sqlite.damaged-1")
-        assert aside.read_bytes() == data
-        chat = session.shown.new_chat()
-        conversing.ask(session, chat.id, "hi").join(60)
-        with pytest.raises(StorageError, match="not damaged"):
-            session.recover_chats()
-        kept = [m.role for m in session.store.path(chat.id)]
-        assert kept == ["user", "assistant"]
-    finally:
-        session.close()

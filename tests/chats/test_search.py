@@ -50,21 +50,6 @@ def test_scripts_without_spaces_and_the_inside_of_words_are_found(store):
     assert found(store, "believ") == {messages[2].id}
 
 
-ODD = [
-    '"moon', '"', '""', "mo*on", "*", "AND", "OR moon", "NOT", "NEAR(a b)", "content:moon", "^moon", "moon)", "(",
-    "a-b", "-moon", "{x}", "'; DROP TABLE messages; --", "%", "_", "\\", "\0", "moon\0",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("query", ODD)
-def test_quotes_and_operators_are_only_text(store, query):
-    _, (holds, _) = say(store, f"before {query} behind", "plain")
-    if query.replace("\0", " ").split():
-        assert holds.id in found(store, query)
-    else:
-        assert found(store, query) == set()
-
-
 def test_titles_are_searched_too(store):
     chat = store.create("Trip to Zürich")
     (hit,) = store.search("zur")

@@ -21,21 +21,6 @@ def chat(store):
     return made.id
 
 
-def test_an_edit_is_a_new_version_and_the_old_one_keeps_what_followed(store, chat):
-    q1, _, q2, _ = store.path(chat)
-    edited = store.edit(q2.id, "q2 better")
-    assert texts(store.path(chat)) == ["q1", "a1", "q2 better"]
-    store.append(chat, "assistant", "a2 better")
-    assert texts(store.siblings(edited.id)) == ["q2", "q2 better"]
-    assert texts(store.select(q2.id)) == ["q1", "a1", "q2", "a2"]
-    assert texts(store.select(edited.id)) == ["q1", "a1", "q2 better", "a2 better"]
-    other = store.edit(q1.id, "another start")
-    assert texts(store.path(chat)) == ["another start"]
-    assert texts(store.select(q1.id)) == ["q1", "a1", "q2 better", "a2 better"]
-    assert store.versions(chat)[other.id] == (2, 2)
-    assert store.versions(chat)[q2.id] == (1, 2)
-
-
 def test_a_message_cannot_answer_one_of_another_conversation(store, chat):
     other = store.create()
     with pytest.raises(StorageError, match="another conversation"):

@@ -73,24 +73,6 @@ def test_any_numbers_in_files_of_the_right_form(assistant: Assistant, models: Pa
         assert answered(assistant, models)[0] == text, entries
 
 
-def test_maps_of_other_vocabularies_are_computed_anew(assistant: Assistant, models: Path, caplog):
-    text, _ = answered(assistant, models)
-    (path,) = assistant.home.cache.glob("pair-*.npz")
-    with np.load(path) as file:
-        whole = dict(file)
-    by = np.random.default_rng(3)
-    for number in range(CASES):
-        name = ("direct", "flat", "offsets", "format")[number % 4]
-        wrong = by.integers(-5, 1 << 20, whole[name].shape).astype(np.int32)
-        forms = (wrong, wrong[:-1] if wrong.ndim else wrong, wrong.astype(np.float64), np.array(["x"]))
-        np.savez(path, **{**whole, name: forms[number // 4 % 4]})
-        assert answered(assistant, models)[0] == text
-        with np.load(path) as file:
-            assert all(np.array_equal(file[each], whole[each]) for each in whole)
-    path.write_bytes(path.read_bytes()[:-100])
-    assert answered(assistant, models)[0] == text
-
-
 def test_a_table_of_another_content_is_written_anew(assistant: Assistant, models: Path, tmp_path: Path):
     assistant.load(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf", ONE)
     pair = assistant.loaded.pair

@@ -27,7 +27,7 @@ from tests.lab.traces import run_of
 from tests.until import until
 
 ROOT = Path(__file__).resolve().parents[2]
-A, A2, B = "tiny-target-a", "tiny-target-a2", "tiny-target-b"
+A, B = "tiny-target-a", "tiny-target-b"
 
 
 def schedule(*segments: tuple[str, str, int]) -> Schedule:

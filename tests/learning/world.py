@@ -15,7 +15,8 @@ from omnidraft.learning.update import Job, Update
 
 
 class World:
-    """A replay, a store and the jobs between them."""
+    """A replay, a store and the jobs between them, which rehearse nothing unless they are told to: that takes most of
+    their time."""
 
     def __init__(self, records: list[Record], table: Path, drafter: Path, folder: Path) -> None:
         self.records, self.vocabulary = records, records[0].vocabulary
@@ -23,7 +24,7 @@ class World:
         self.replay = folder / "replay.sqlite"
         self.job = Job(
             Update(1, 0.0, drafter.stem, "target", self.vocabulary), str(drafter), "f", str(self.replay),
-            str(table), str(self.store.folder), cpu_percent=1, least_steps=6,
+            str(table), str(self.store.folder), cpu_percent=1, least_steps=6, rehearsal=0.0,
         )  # fmt: skip
 
     def add(self, records: list[Record]) -> None:

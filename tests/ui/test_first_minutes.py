@@ -13,7 +13,6 @@ from tests.ui.chatting import answered, answers, arrived, ask, choose, new_chat,
 from tests.ui.conftest import Server, write_settings
 from tests.ui.stub_hub import StubHub
 from tests.ui.test_every_page import SHIFTS
-from tests.ui.test_race_page import IN_VIEW
 from ui.chat.parts import TOY_EXAMPLES
 
 SUMS = {"What is 15 - 6?": 9}
@@ -38,33 +37,32 @@ def speedups(page) -> list[float]:
     return [float(one) for one in re.findall(r"(\d+\.\d+)×", page.inner_text("#od-live"))]
 
 
-@pytest.mark.parametrize("size", SIZES, ids=["wide", "narrow"])
-def test_the_first_screen_says_what_this_is_and_where_to_go(fresh, pages, size):
-    context = pages.browser.new_context(viewport={"width": size[0], "height": size[1]})
-    pages.contexts.append(context)
+@pytest.fixture(scope="module")
+def page(fresh, kept_pages):
+    context = kept_pages.context(fresh)
     context.add_init_script(SHIFTS)
-    page = pages.open(fresh, context=context)
+    yield kept_pages.open(fresh, context=context)
+    context.close()
+
+
+def test_the_first_screen_says_what_this_is_and_where_to_go(page):
     arrived(page)
     page.wait_for_selector(".od-empty")
     page.wait_for_timeout(1500)  # what comes late would move the rest
-    for text in (
-        "gets faster as you talk to it",
-        "a toy that knows sums",
-        "See it race",
-        "talks about anything, with a small",
-        "All models",
-    ):
-        assert page.locator(f".od-empty >> text={text}").is_visible(), text
-    for example in TOY_EXAMPLES:
-        assert page.locator(f"#od-chat .example >> text={example}").is_visible(), example
-    assert not page.evaluate(TOO_WIDE)
     assert page.evaluate("window.odShift") < 0.05
-    if size == SIZES[0]:
-        no_barriers(page)
+    said = ("gets faster as you talk to it", "a toy that knows sums", "See it race",
+            "talks about anything, with a small", "All models")  # fmt: skip
+    for width, height in reversed(SIZES):
+        page.set_viewport_size({"width": width, "height": height})
+        for text in said:
+            assert page.locator(f".od-empty >> text={text}").is_visible(), text
+        for example in TOY_EXAMPLES:
+            assert page.locator(f"#od-chat .example >> text={example}").is_visible(), example
+        page.wait_for_function(f"!{TOO_WIDE}", timeout=5_000)  # what is drawn late may be wider for a moment
+    no_barriers(page)
 
 
-def test_what_is_suggested_and_what_one_tries_next_is_answered_right(fresh, pages):
-    page = pages.open(fresh)
+def test_what_is_suggested_and_what_one_tries_next_is_answered_right(page):
     new_chat(page)
     page.click(f"#od-chat .example >> text={TOY_EXAMPLES[0]}")
     page.wait_for_selector("#od-chat .bot-row")
@@ -100,27 +98,6 @@ def test_another_model_goes_on_and_every_page_is_in_view(fresh, pages):
         for width, height in SIZES:
             page.set_viewport_size({"width": width, "height": height})
             page.wait_for_function(f"!{TOO_WIDE}", timeout=5_000)  # what is drawn late may be wider for a moment
-
-
-@pytest.mark.browser_slow
-def test_a_race_from_the_first_screen_and_its_lesson_say_what_came_of_them(fresh, pages):
-    page = pages.open(fresh)
-    new_chat(page)
-    page.click(".od-go >> text=See it race")
-    page.wait_for_selector(".od-race[data-phase=raced]", timeout=900_000)
-    page.click("#od-race-teach")
-    page.wait_for_selector(".od-state >> text=left", timeout=300_000)
-    page.wait_for_selector(".od-race[data-phase=taught]", timeout=1_800_000)
-    verdict = page.inner_text(".od-verdict")
-    after, before = (float(one) for one in re.findall(r"(\d+\.\d+)×", verdict))
-    assert after > before
-    assert "before the lesson, when" in verdict, "which says why it was slower"
-    for width, height in SIZES:
-        page.set_viewport_size({"width": width, "height": height})
-        page.wait_for_function(IN_VIEW)
-        assert not page.evaluate(TOO_WIDE)
-    page.wait_for_selector(".od-proof[data-equal=true]")
-    no_barriers(page)
 
 
 @pytest.mark.browser_slow

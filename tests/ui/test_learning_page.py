@@ -138,9 +138,3 @@ def test_every_version_can_be_chosen_and_it_is_said_whose_they_are():
     said = learning_view.subject(("tiny-drafter", "gpt2<"))
     assert "<b>tiny-drafter</b>" in said
     assert "gpt2&lt;" in said
-
-
-def test_a_drafter_that_has_learned_nothing_is_called_by_its_name():
-    shown = learning_view.facts(replace(STATUS, served=None), [], "smol-drafter")
-    assert "<b>smol-drafter</b><small>drafts now, as it came" in shown
-    assert "<b>v2</b><small>of smol-drafter drafts now" in learning_view.facts(STATUS, [], "smol-drafter")

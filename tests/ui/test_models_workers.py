@@ -1,4 +1,4 @@
-"""The workers on the models page: named, asked, at work, taken off again."""
+"""The workers on the models page: asked, at work, taken off again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from omnidraft.app import worker_list
 from omnidraft.app.session import Session
 from omnidraft.errors import SettingsError
 from omnidraft.storage.paths import find_data_home
-from tests.lent import named, needs_rpc, workers
+from tests.lent import needs_rpc, workers
 from tests.serving import free_port
 from ui.models import places as page
 
@@ -69,20 +69,3 @@ def test_at_work_it_says_which_layers_lie_where(session):
             assert session.assistant.target_name
         finally:
             session.unload()
-
-
-@needs_rpc
-@pytest.mark.browser_slow
-def test_in_a_browser(make_server, pages):
-    with workers(1) as running:
-        view = pages.open(make_server(), "/models")
-        view.wait_for_selector("#od-workers .od-none")
-        view.fill("#od-worker-address textarea, #od-worker-address input", "a b")
-        view.click("#od-worker-add")
-        view.wait_for_selector("#od-said >> text=address")
-        view.fill("#od-worker-address textarea, #od-worker-address input", named(running))
-        view.click("#od-worker-add")
-        view.wait_for_selector("#od-workers td")
-        assert "ready" in view.inner_text("#od-workers")
-        view.click("#od-workers button[data-kind=remove]")
-        view.wait_for_selector("#od-workers .od-none")

@@ -1,10 +1,8 @@
 """The n-gram cache: which entry goes, what survives, what is refused, what is forgotten."""
 
-import gc
 import json
 import os
 import sqlite3
-import time
 from contextlib import closing
 from unittest.mock import patch
 
@@ -215,24 +213,6 @@ def test_single_pieces_and_ends_of_generation_are_not_learned(pair):
     assert len(cache) == cache.stats()["lookups"] == 0
 
 
-def test_a_commit_writes_only_what_changed(pair, path):
-    cache = NgramCache.open(path, pair, CacheSettings())
-    for token in ids(pair, 300)[:200]:
-        cache.learn(token)
-    cache.commit()
-    for token in ids(pair, 300)[150:160]:
-        cache.learn(token)
-    written = []
-    with patch.object(cache._store, "write", lambda rows, gone, meta: written.append((list(rows), list(gone)))):
-        cache.commit()
-        cache.commit()
-    assert len(written) == 1
-    rows, gone = written[0]
-    assert {token for token, _ in rows} == set(ids(pair, 300)[150:160])
-    assert not gone
-    cache.close()
-
-
 def test_evicted_entries_leave_the_file(pair, path):
     cache = NgramCache.open(path, pair, CacheSettings(capacity=10, seed=False))
     for token in ids(pair, 30):
@@ -274,18 +254,6 @@ def test_a_database_holding_a_pickle_is_refused_and_not_loaded(pair, path, tmp_p
         NgramCache.open(path, pair, CacheSettings())
     assert not (tmp_path / "exploded").exists()
     assert path.read_bytes() == before
-
-
-def test_files_that_are_no_cache_are_refused_in_one_sentence(pair, path, tmp_path, capfd):
-    path.parent.mkdir()
-    path.write_bytes(b"this is not a database" * 100)
-    blocked = tmp_path / "file"
-    blocked.write_text("")
-    for bad in (path, blocked / "ngrams.sqlite", tmp_path):
-        with pytest.raises(StorageError) as refusal:
-            NgramCache.open(bad, pair, CacheSettings())
-        assert "\n" not in str(refusal.value)
-    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("value", ["{", "[1, 2", '"x"', "[1,1,1,[1,2],[]],[1", "[[[", "17", "[]"])
@@ -335,17 +303,6 @@ def test_a_locked_file_is_an_error_and_the_entries_are_written_later(pair, path)
 
 
 @pytest.mark.timeout(60)
-def test_a_writer_thread_that_died_is_replaced_by_the_next_commit(pair, path):
-    """It ends with a commit that failed, as on a full disk; what could not be written then is written later."""
-    cache = NgramCache.open(path, pair, CacheSettings(seed=False))
-    cache._store._table.conn.close()
-    cache.learn(ids(pair, 1)[0])
-    cache.commit()
-    cache.close()
-    assert len(stored(path, pair)) == 1
-
-
-@pytest.mark.timeout(60)
 def test_a_writer_thread_that_dies_meanwhile_is_an_error_and_not_a_hang(pair, path, monkeypatch, caplog):
     monkeypatch.setattr("omnidraft.storage.dict_table.ANSWER_SECONDS", 1e9)  # it is its death that ends the wait
     cache = NgramCache.open(path, pair, CacheSettings(seed=False))
@@ -369,33 +326,3 @@ def test_clearing_leaves_only_seeds_and_no_trace_in_the_file(pair, path):
         assert b"secret-chat" not in file.read_bytes(), file
     cache.close()
     assert not stored(path, pair)
-
-
-@pytest.mark.slow
-def test_twenty_thousand_entries_open_in_a_few_times_what_reading_them_takes(path):
-    """In processor time, and against plain reading and parsing a moment before: the machine may be busy or slow."""
-    pair = pair_map("llama-spm", "qwen2")
-    cache = NgramCache.open(path, pair, CacheSettings(seed=False))
-    for token in ids(pair, 20_000):
-        cache.learn(token, "chat-of-today")
-    cache.close()
-
-    def opened() -> None:
-        again = NgramCache.open(path, pair, CacheSettings(seed=False))
-        assert len(again) == 20_000
-        again.close()
-
-    def read() -> None:
-        with closing(sqlite3.connect(path)) as connection:
-            rows = connection.execute(f'SELECT key, value FROM "{table_of(connection)}"').fetchall()
-        assert len({key: json.loads(value) for key, value in rows}) == 20_001
-
-    def seconds(work) -> float:
-        start = time.process_time()
-        work()
-        return time.process_time() - start
-
-    gc.freeze()  # what other tests left in this process is not looked through
-    times = [(seconds(read), seconds(opened)) for _ in range(5)]  # other processes slow some down through the caches
-    reading, opening = (min(column) for column in zip(*times, strict=True))
-    assert opening < 8 * reading

@@ -63,13 +63,6 @@ def test_any_text_passes_intact_and_any_bytes_do_or_are_refused(data, name):
     assert all(v.ordinary[i] for i in ids)
 
 
-def test_parts_of_a_character_are_spelled_with_byte_tokens(any_vocabulary):
-    smile = "😀".encode()
-    for cut in range(1, len(smile)):
-        for part in (smile[:cut], smile[cut:], b"ok " + smile[:cut], smile[cut:] + b" ok"):
-            assert any_vocabulary.decode(any_vocabulary.encode_bytes(part)) == part
-
-
 def test_lone_surrogates_become_the_replacement_character():
     v = vocabulary("tiny-drafter")
     assert v.decode(v.encode("a\ud83d b")) == "a\ufffd b".encode()
@@ -95,14 +88,6 @@ def test_threads_do_not_disturb_each_other():
     texts = [f"thread {n} says {'word ' * n}" for n in range(200)]
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(v.encode, texts)) == [v.encode(text) for text in texts]
-
-
-def test_many_at_once_are_encoded_as_one_by_one():
-    target = vocabulary("tiny-target-a")
-    for name in ("tiny-drafter", "tiny-target-b"):
-        v = vocabulary(name)
-        pieces = [p for p in target.pieces if p] + [b"a\x01b", "\u2581x".encode(), b"\xf0\x9f", b"\n\n", b" "]
-        assert v.encoder.encode_many(pieces) == [v.encode_bytes(piece) for piece in pieces]
 
 
 def spelled(v: Vocabulary, data: bytes) -> list[int] | None:

@@ -18,7 +18,6 @@ from omnidraft.app.session import Session
 from omnidraft.decoding.events import Token
 from omnidraft.errors import OmniDraftError
 from omnidraft.storage.paths import find_data_home
-from tests.backends.remote import namespace
 from tests.lent import Worker, named, needs_rpc, workers
 
 pytestmark = [needs_rpc, pytest.mark.timeout(900)]  # targets load again and again, also on a busy machine
@@ -138,34 +137,3 @@ def test_what_was_written_stays_when_a_worker_is_lost_in_the_middle(session, run
     assert stored.content
     assert stored.meta["error"] == job.error
     answered_again(session, running)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.skipif(not namespace.can_separate(), reason="network namespaces need root and Linux")
-def test_a_pulled_cable_is_noticed_and_the_next_message_is_answered(models, tmp_path):
-    """The card of the namespace goes down in the middle of an answer: no packet, no reset, nothing."""
-    with namespace.worker() as address:
-        target = str(models / "tiny-target-a-f16.gguf")
-        session = Session(find_data_home(tmp_path), "default", target, None, address, "1,1")
-        session.apply(
-            **{"model.threads": 1, "model.n_ctx": 1024, "sampling.max_tokens": 900, "learning.enabled": False}
-        )
-        try:
-            session.prepare()
-            chat = session.store.create().id
-            job = counting(session, chat, 20)
-            assert not job.over, "the answer was over before the cable could be pulled"
-            namespace.pull(True)
-            started = time.monotonic()
-            job.join(120)
-            assert job.over
-            print(f"given up {time.monotonic() - started:.1f} s after the cable was pulled: {job.error}")
-            assert "lost" in job.error or "given up" in job.error
-            assert session.store.path(chat)[-1].content == job.text
-            assert ask(session, session.store.create().id, "And now?"), "there is no worker"
-            namespace.pull(False)
-            session.apply(**{"sampling.max_tokens": 20})
-            answered_again(session, [])
-        finally:
-            session.close()

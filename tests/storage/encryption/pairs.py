@@ -11,7 +11,6 @@ a name, so that a program that waits for it is known to.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import shutil
@@ -38,7 +37,6 @@ from omnidraft.storage.vault import HEADER
 from tests.storage.encryption.homes import PASSPHRASE, QUICK, opened, told
 
 CHANGED = "another passphrase"
-SECONDS = 280  # a program that waits that long waits for ever
 GOOD = (0, 2)  # done, or refused in a sentence
 TOLD: list = []  # what is in the homes
 STEPS = ("rename", "replace", "unlink", "rmdir", "fsync", "listdir")  # who only lists is held at the last
@@ -65,75 +63,53 @@ class Scenario:
 
 
 class Program:
-    """One command in a process of its own. hold: the step at which it waits for `go_on`."""
+    """One command in a process of its own. hold: the step at which it stops until `go_on`."""
+
+    code: int | None = None
 
     def __init__(self, command: str, root: Path, pipe: Path | None, hold: int = 0) -> None:
-        self._pipe = pipe
-        heard, says = os.pipe()
-        waits, self._go = os.pipe()
-        if (child := os.fork()) == 0:
-            for handle in {*range(3, 64)} - {says, waits}:  # a pipe that stays open here would never end elsewhere
-                with suppress(OSError):
-                    os.close(handle)
-            os._exit(_run(command, root, pipe, hold, (says, waits)))
-        os.close(says)
-        os.close(waits)
-        self.pid, self._heard, self.code = child, heard, None
+        self._pipe, self.pid = pipe, os.fork()
+        if self.pid == 0:
+            os._exit(_run(command, root, pipe, hold))
 
     def held(self) -> bool:
         """Wait until it is at its point or has ended; whether it is there."""
-        return os.read(self._heard, 1) == b"h"
+        return not self._ended(os.WUNTRACED)
 
     def is_asked(self) -> bool:
         """Wait until it wants its passphrase, or has ended; whether it wants it."""
-        give_up = time.monotonic() + SECONDS
-        while time.monotonic() < give_up:
-            try:
+        while not self._ended(os.WNOHANG):
+            with suppress(OSError):  # as long as nobody reads there
                 self._answer = os.open(self._pipe, os.O_WRONLY | os.O_NONBLOCK)
                 return True
-            except OSError as error:
-                if error.errno != errno.ENXIO:
-                    raise
-            if self._ended(os.WNOHANG):
-                return False
             time.sleep(0.002)
-        raise TimeoutError
+        return False
 
     def answer(self, passphrase: str) -> None:
         os.write(self._answer, f"{passphrase}\n".encode())
         os.close(self._answer)
 
+    def signal(self, number: int) -> None:
+        if self.code is None:
+            os.kill(self.pid, number)
+
     def go_on(self) -> None:
-        if self._go is not None:
-            with suppress(OSError):
-                os.write(self._go, b"g")
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-
-    def wait(self) -> None:
-        """Until it has ended."""
-        if self.code is not None and self._go is None:
-            return
-        signal.alarm(SECONDS)
+        """To its end."""
+        self.signal(signal.SIGCONT)
         self._ended(0)
-        signal.alarm(0)
-        for end in (self._heard, self._go):
-            os.close(end)
-        self._go = None
 
     def _ended(self, how: int) -> bool:
         if self.code is None:
             pid, status = os.waitpid(self.pid, how)
-            self.code = os.waitstatus_to_exitcode(status) if pid else None
+            self.code = os.waitstatus_to_exitcode(status) if pid and not os.WIFSTOPPED(status) else None
         return self.code is not None
 
 
-def _run(command: str, root: Path, pipe: Path | None, hold: int, ends: tuple[int, int]) -> int:
+def _run(command: str, root: Path, pipe: Path | None, hold: int) -> int:
     """In the fork."""
     said: list[str] = []
     for name in STEPS:
-        setattr(os, name, _stepping(getattr(os, name), root, said, hold, ends))
+        setattr(os, name, _stepping(getattr(os, name), root, said, hold))
     sys.stdin = open(os.devnull)  # noqa: SIM115
     sys.stdout = sys.stderr = open(root.parent / f"said-{command}-{os.getpid()}", "w")  # noqa: SIM115
     try:
@@ -146,17 +122,15 @@ def _run(command: str, root: Path, pipe: Path | None, hold: int, ends: tuple[int
     return code
 
 
-def _stepping(do: Callable, root: Path, said: list[str], hold: int, ends: tuple[int, int]) -> Callable:
-    """`do`, before which the header's words are noted, and which waits where that is wanted."""
-    says, waits = ends
+def _stepping(do: Callable, root: Path, said: list[str], hold: int) -> Callable:
+    """`do`, before which the header's words are noted, and which stops where that is wanted."""
 
     def step(*args, **options):
         now = header.read_header(root)
         left = [name for name in LEFT if (root / name).exists()]
         said.append(f"{now.wrapped.hex()[:4] if now else 'none'} {'+'.join(left)}")
         if len(said) == hold:
-            os.write(says, b"h")
-            os.read(waits, 1)
+            os.kill(os.getpid(), signal.SIGSTOP)
         return do(*args, **options)
 
     return step
@@ -189,21 +163,17 @@ def play(scenario: Scenario, root: Path) -> dict:
     early = Program(scenario.second, root, root.parent / "pipe") if scenario.asked == "before" else None
     waits = early is not None and early.is_asked()
     first = Program(scenario.first, root, None, hold=max(scenario.point, 0))
-    if not first.held():
-        first.wait()
-    elif scenario.killed:
-        first.kill()
-        first.wait()
+    if first.held() and scenario.killed:
+        first.signal(signal.SIGKILL)
+        first.go_on()
     second = early or Program(scenario.second, root, root.parent / "pipe" if scenario.asked else None)
     if scenario.asked == "behind":
         waits = second.is_asked()
         first.go_on()
-        first.wait()
     if waits:
         second.answer(PASSPHRASE)
-    second.wait()
+    second.go_on()
     first.go_on()
-    first.wait()
     codes = {"first": first.code, "second": second.code}
     steps = root.parent / f"steps-{first.pid}"
     said = json.loads(steps.read_text()) if steps.exists() else []
@@ -216,15 +186,7 @@ def _wrong(scenario: Scenario, root: Path, codes: dict) -> str:
             return f"the {who} ended with {code}: {_said(root)}"
     changed = any(codes[who] == 0 and getattr(scenario, who) == "change" for who in codes)
     stays = not {"on", "off"} & {scenario.first, scenario.second}
-    wanted = [CHANGED] if changed and stays else [PASSPHRASE, CHANGED]
-    heard, says = os.pipe()
-    if (child := os.fork()) == 0:
-        os.write(says, _look(root, wanted).encode()[:4000] or b" ")
-        os._exit(0)
-    os.close(says)
-    os.waitpid(child, 0)
-    with os.fdopen(heard, "rb") as answer:
-        return answer.read().decode().strip() if answer else ""
+    return _look(root, [CHANGED] if changed and stays else [PASSPHRASE, CHANGED])
 
 
 def _look(root: Path, wanted: list[str]) -> str:
@@ -266,7 +228,6 @@ def main(templates: Path, folder: Path) -> None:
     for start in ("sealed", "plain"):  # which loads what both need, once
         with opened(templates / start) as home:
             TOLD = told(home.profile())
-    signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError()))
     for number, line in enumerate(sys.stdin):
         scenario = Scenario(**json.loads(line))
         place = folder / str(number)

@@ -71,14 +71,6 @@ def test_a_home_in_use_is_encrypted_with_all_it_holds(home):
         assert held(home) == before
 
 
-def test_a_fresh_home_is_encrypted_from_the_start(tmp_path):
-    with opened(tmp_path / "home", encrypt=True) as home:
-        fill(home)
-        assert found(home.root, needles()) == set()  # while its databases have logs
-        assert held(home.root)[0] == "Zanzibarquux"
-    assert found(tmp_path / "home", needles()) == set()
-
-
 def test_the_way_back_restores_every_file(home, plain):
     with opened(home, encrypt=True):
         pass

@@ -111,14 +111,6 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path, monkeypatch):
     assert library.build().startswith("it could not be built: ")
 
 
-def test_what_a_compiler_says_may_be_no_text(tmp_path, compiler):
-    script = tmp_path / "compiler"
-    script.write_text("#!/bin/sh\nprintf 'error: \\351\\n' >&2\nexit 1\n")
-    script.chmod(0o700)
-    compiler(script)
-    assert library.build(into=tmp_path / "ours.so") == "compiler could not build it: error: \ufffd"
-
-
 def test_a_build_that_another_process_never_ends_is_given_up(tmp_path, monkeypatch):
     monkeypatch.setattr(library, "_SECONDS", 0.2)
     other = library.FileLock(tmp_path / "ours.lock")
