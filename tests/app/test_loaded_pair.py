@@ -193,8 +193,7 @@ def test_the_next_answer_reads_only_what_is_new(make, models, tmp_path, real):
     assert session.assistant.target is model
     assert asked(session, chat, "And 2 + 3?").reused_tokens >= first.prompt_tokens
     assert session.drafter_path() == session.assistant.loaded.asked.drafter == drafter
-    cost = next(iter(session.assistant.engine.memory.pair_stats.values())).cost
-    assert len(cost.passes) > 1  # the target's passes are still known
+    assert len(session.assistant.engine.memory.pace.passes.figures) > 1  # the target's passes are still known
 
 
 def test_another_drafter_drafts_for_a_target_whose_file_is_gone(make, models, tmp_path):
