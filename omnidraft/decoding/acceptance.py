@@ -105,8 +105,8 @@ class Averages:
 
     def local(self) -> Averages:
         """Where one answer begins."""
-        own = (one.local() for one in (self.first, self.later, self.per_piece, self.look))
-        return Averages(*own, copies=[average.local() for average in self.copies])
+        first, later, per_piece, look = (one.local() for one in (self.first, self.later, self.per_piece, self.look))
+        return Averages(first, later, per_piece, look, [average.local() for average in self.copies])
 
     def kept(self, proposals: float, depth: int) -> float:
         """Expected number of kept tokens among the next `proposals` (fractions count) behind `depth` accepted ones."""

@@ -22,8 +22,8 @@ from omnidraft.decoding.drafting import PLAIN, FixedLength, LengthPolicy
 from omnidraft.decoding.events import Round
 from omnidraft.decoding.lookup import NO_MATCH, Match
 from omnidraft.decoding.pace import TRIAL, Pace
-from omnidraft.decoding.passes import REFERENCE
 from omnidraft.processes.contention import Contention
+from omnidraft.processes.trying import RENEWING
 from omnidraft.settings.config import DraftSettings
 from omnidraft.vocab import Proposal, Translator
 
@@ -35,12 +35,12 @@ READ_AHEAD = 0.1
 REST = 16
 
 
-class AdaptiveDepth:
-    """The policy for one answer; `translator` None means that only copies can be proposed. `LengthPolicy` has what its
-    methods are asked."""
+class AdaptiveDepth(LengthPolicy):
+    """The policy for one answer; `translator` None means that only copies can be proposed."""
 
     def __init__(self, pace: Pace, translator: Translator | None, longest: int) -> None:
-        self.longest, self.pace = longest, pace
+        super().__init__(longest)
+        self.pace = pace
         self._drafts = translator is not None
         self._drafted = Drafted(translator, pace.head, pace.averages.local(), pace.offset)
         self._averages = self._drafted.averages
@@ -68,10 +68,11 @@ class AdaptiveDepth:
         self._rest = 0
         if not self.pace.plain.left(TRIAL):
             self.pace.plain.tried()
-            return self._plainly(REFERENCE)
-        promised = self._promised()
-        self.pace.expected = promised > 0
-        drafts = self._drafts and self.pace.drafts
+            return self._plainly(RENEWING)
+        drafts, promised = False, self._promised()
+        if self._drafts:
+            self.pace.expected = promised > 0
+            drafts = self.pace.drafts
         if copied and not (drafts and promised > gain):
             return copied
         if drafts:
@@ -140,15 +141,15 @@ class AdaptiveDepth:
         if not proposals:
             return len(pieces) < 3
         alive = float(np.prod(self._drafted.chances(proposals)))
-        longer = range(1, self.longest - len(pieces) + 1)
-        return any(self._gain_of_more(extra, alive, len(proposals)) > 0 for extra in longer)
+        longer, rate = range(1, self.longest - len(pieces) + 1), self.pace.rate
+        return any(self._gain_of_more(extra, alive, len(proposals), rate) > 0 for extra in longer)
 
-    def _gain_of_more(self, pieces: int, alive: float, proposed: int) -> float:
+    def _gain_of_more(self, pieces: int, alive: float, proposed: int, rate: float) -> float:
         """What so many more pieces are expected to earn, in tokens; alive: P(all that is `proposed` is accepted)."""
         pace, tokens = self.pace, self._averages.per_piece.value * pieces
         width = proposed + 1 + max(1, round(tokens))
         seconds = pieces * pace.step + pace.extra(width) - pace.extra(proposed + 1)
-        return alive * self._averages.kept(tokens, proposed) - pace.rate * seconds
+        return alive * self._averages.kept(tokens, proposed) - rate * seconds
 
     def drew(self, row: np.ndarray, piece: int) -> None:
         self._drafted.drew(row, piece)

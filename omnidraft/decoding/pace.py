@@ -13,33 +13,13 @@ from math import isfinite
 from time import monotonic
 
 from omnidraft.decoding.acceptance import KEEP, AcceptanceHead, Averages
-from omnidraft.decoding.passes import PassTimes, Usual
+from omnidraft.decoding.passes import PassTimes
 from omnidraft.errors import SettingsError
+from omnidraft.processes.trying import FIRST, Patience, Usual
 
 # Plain rounds that a way to propose may lose before it is left, and those that a trial of it may.
 PURSE, TRIAL = 6.0, 2.0
-# Plain rounds before another try, for each that it may lose: the first time, and in the end (half a percent).
-FIRST, LAST = 4.0, 200.0
 _RECENT = 180.0  # seconds
-
-
-class Patience:
-    """When something is tried that did not pay the last time: after each try in vain it takes twice as long, for as
-    many plain rounds as a try may lose, until that is half a percent of the time."""
-
-    def __init__(self) -> None:
-        self.rounds, self.waited = FIRST, 0.0
-
-    def left(self, price: float) -> float:
-        """Rounds until a try that may lose `price` plain rounds; 0: now."""
-        return max(0.0, self.rounds * price - self.waited)
-
-    def tried(self) -> None:
-        self.rounds, self.waited = min(2 * self.rounds, LAST), 0.0
-
-    def renew(self) -> None:
-        """It paid, or may do so now: the next try is soon."""
-        self.rounds = FIRST
 
 
 class Proposer:
@@ -87,9 +67,7 @@ class Pace:
         self._step, self._fixed = Usual(step), Usual(fixed)
         self.averages, self.head, self.offset = Averages(), AcceptanceHead(), 0.0
         self.draft, self.copy = Proposer(), Proposer()
-        self.plain = Patience()  # rounds to compare with
-        if len(passes) > 1:  # a single figure may have been a stall
-            self.plain.rounds = 32.0 / TRIAL
+        self.plain = Patience(FIRST if len(passes) == 1 else 4 * FIRST)  # to compare with; one figure may be a stall
         self.expected = True
         self.stored: dict | None = None
         self._tokens = self._seconds = 0.0  # of all rounds, fading
@@ -124,12 +102,12 @@ class Pace:
     @property
     def plain_seconds(self) -> float:
         """C(1)."""
-        return self.passes.seconds(1)
+        return self.passes.plain
 
     @property
     def least_seconds(self) -> float:
         """C(1) with the number of threads that is quickest."""
-        return min(times.seconds(1) for times in self._by_threads.values())
+        return min(times.plain for times in self._by_threads.values())
 
     @property
     def rate(self) -> float:
@@ -138,7 +116,7 @@ class Pace:
 
     def extra(self, rows: int) -> float:
         """Seconds that a pass of so many rows takes longer than a plain one."""
-        return self.passes.seconds(rows) + self.fixed - self.plain_seconds if rows > 1 else 0.0
+        return self.passes.added(rows) + self.fixed if rows > 1 else 0.0
 
     # what was gained
 
@@ -195,8 +173,9 @@ class Pace:
 
     def with_drafter(self, step: float) -> Pace:
         """Of the same target with another drafter, of which nothing else is known."""
-        made = Pace({1: 1.0}, step, self.fixed)
-        made._by_threads, made._threads, made.plain = deepcopy(self._by_threads), self._threads, deepcopy(self.plain)
+        made = self.duplicate()
+        made._step, made.averages, made.head, made.offset = Usual(step), Averages(), AcceptanceHead(), 0.0
+        made.draft, made.copy, made.expected = Proposer(), Proposer(), True
         made.stored = self.stored and {**self.stored, "step": step}
         return made
 

@@ -6,17 +6,14 @@ machine) by plain rounds. Every figure is a median, since interruptions only add
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
 from math import inf
-from statistics import median_low
 
 import numpy as np
 
-# Samples of a median: three interruptions among seven do not move it, and four plain rounds in a row renew it.
-WINDOW = 7
-REFERENCE = WINDOW // 2 + 1
+from omnidraft.processes.trying import Usual
+
 # What one more row adds to a pass before any was measured: between flat (0.05) and steep (0.9) kernels, near enough to
 # flat that it is tried.
 HOPE = 0.3
@@ -24,23 +21,6 @@ HOPE = 0.3
 NOISE = 0.05
 # Ratio of plain times beyond which the machine does something else.
 CHANGED = 1.2
-
-
-class Usual:
-    """The median of the latest samples."""
-
-    def __init__(self, *samples: float) -> None:
-        self._latest = deque(samples, maxlen=WINDOW)
-        self.value = median_low(samples)
-
-    @property
-    def settled(self) -> bool:
-        """Whether one more sample would hardly move it."""
-        return len(self._latest) >= REFERENCE
-
-    def add(self, *samples: float) -> None:
-        self._latest.extend(samples)
-        self.value = median_low(self._latest)
 
 
 class PassTimes:
@@ -52,17 +32,26 @@ class PassTimes:
         self.measured = dict(sorted(zip(widths, accumulate((measured[n] for n in widths), min), strict=True)))
         self._plain = Usual(self.measured[1])
         self._found: dict[int, Usual] = {}  # by rows: seconds of real rounds over those of a plain one
-        self._curve = np.empty(0)  # by rows: C(n) over C(1)
+        self._added: list[float] = []  # by rows: C(n) over C(1), less one
 
     @property
     def figures(self) -> dict[int, float]:
         """Seconds by rows, of those that were measured or used."""
         return {n: self.seconds(n) for n in sorted({*self.measured, *self._found})}
 
+    @property
+    def plain(self) -> float:
+        """C(1)."""
+        return self._plain.value
+
     def seconds(self, rows: int) -> float:
-        if rows >= len(self._curve):
-            self._curve = self._work_out(max(2 * rows, 16, *self._found))
-        return self._plain.value * float(self._curve[rows])
+        return self.plain + self.added(rows)
+
+    def added(self, rows: int) -> float:
+        """C(rows) - C(1)."""
+        if rows >= len(self._added):
+            self._added = self._work_out(max(2 * rows, 16, *self._found))
+        return self._plain.value * self._added[rows]
 
     def is_used(self, rows: int) -> bool:
         """Whether a real round had so many rows, or more."""
@@ -70,12 +59,13 @@ class PassTimes:
 
     def observe(self, rows: int, seconds: float) -> None:
         """A real pass of several rows took so long."""
-        found = seconds / self._plain.value
-        if rows in self._found:
-            self._found[rows].add(found)
-        else:
-            self._found[rows] = Usual(found, self.seconds(rows) / self._plain.value)
-        self._curve = np.empty(0)
+        found, usual = seconds / self.plain, self._found.get(rows)
+        if usual is None:
+            usual = self._found[rows] = Usual(self.seconds(rows) / self.plain)
+        before = usual.value, usual.settled
+        usual.add(found)
+        if before != (usual.value, usual.settled):
+            self._added = []
 
     def observe_plain(self, seconds: Iterable[float]) -> bool:
         """Plain rounds took so long each. Returns whether the machine does something else now: then what real rounds
@@ -85,19 +75,17 @@ class PassTimes:
         if 1 / CHANGED < self._plain.value / before < CHANGED:
             return False
         self._found.clear()
-        self._curve = np.empty(0)
+        self._added = []
         return True
 
-    def _work_out(self, widest: int) -> np.ndarray:
+    def _work_out(self, widest: int) -> list[float]:
         """What rows add was measured; how far that is right, real rounds of near widths tell."""
         rows = np.arange(widest + 1)
         added = _line(rows, self.measured) / self.measured[1] - 1 + NOISE
         if self._found:
             found = self._rising()
             added *= np.interp(rows, list(found), [figure / added[n] for n, figure in found.items()])
-        curve = 1 - NOISE + added
-        curve[:2] = 0.0, 1.0
-        return curve
+        return [0.0, 0.0, *(added[2:] - NOISE).tolist()]
 
     def _rising(self) -> dict[int, float]:
         """What real rounds found that rows add, in order of rows: before it is settled no more than for wider ones."""

@@ -38,6 +38,14 @@ def test_what_is_kept_comes_back_with_the_guard_s_decision(path):
     assert again.plain_seconds == pytest.approx(0.005)
 
 
+def test_figures_of_the_version_before_are_measured_again(path):
+    path.write_text('{"version": 5, "entries": {"pair": {"cost": {"passes": {"0": {"1": 0.01}}}}}}')
+    store = SpeedStore(path)
+    assert store.load("pair") is None
+    store.save("pair", measured(0.01))
+    assert store.load("pair").plain_seconds == 0.01
+
+
 def test_costs_measured_on_a_busy_machine_are_not_written_and_do_not_replace_earlier_ones(path):
     store = SpeedStore(path)
     store.save("pair", Pace({1: 0.18}, 0.03))

@@ -9,8 +9,9 @@ from statistics import fmean
 import pytest
 
 from omnidraft.decoding.drafting import FixedLength
-from omnidraft.decoding.pace import PURSE, Pace, Patience, Proposer
+from omnidraft.decoding.pace import PURSE, Pace, Proposer
 from omnidraft.errors import SettingsError
+from omnidraft.processes.trying import Patience
 from tests.decoding.simulation import COMPUTE_BOUND, FLAT, MEMORY_BOUND, Machine
 
 ROW, STEP = 0.014, 0.002
