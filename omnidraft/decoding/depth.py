@@ -49,7 +49,8 @@ class AdaptiveDepth(LengthPolicy):
         self._plain: list[float] = []  # seconds of plain rounds, not yet told
         self._missed = 0  # ids the drafter has yet to read
         self._match = NO_MATCH
-        self._trying = False  # this round's draft is to find out
+        self._tries = 0  # rounds to come whose drafts are to find out: once what was missed is read, they cost little
+        self._trying = False  # this round's draft is one of them
         self._unproposed: list[Proposal] = []
 
     @property
@@ -77,11 +78,14 @@ class AdaptiveDepth(LengthPolicy):
             return copied
         if drafts:
             return 0
-        wait = self.pace.draft.patience.left(self._price()) if self._drafts else REST
-        if wait > 0:
-            return self._plainly(wait)
+        if self._tries == 0:
+            wait = self.pace.draft.patience.left(self._price()) if self._drafts else REST
+            if wait > 0:
+                return self._plainly(wait)
+            self.pace.draft.try_again()
+            self._tries = RENEWING
+        self._tries -= 1
         self._trying = True
-        self.pace.draft.try_again()
         return 0
 
     def _plainly(self, rounds: float) -> int:
@@ -94,8 +98,8 @@ class AdaptiveDepth(LengthPolicy):
         return self._averages.look.value - self.pace.rate * self._first_seconds()
 
     def _price(self) -> float:
-        """Plain rounds that trying to draft may lose: a first draft's, and a trial's if the clock ended it."""
-        seconds = self._reading() + self._first_seconds()
+        """Plain rounds that trying to draft may lose: some first drafts', and a trial's if the clock ended it."""
+        seconds = self._reading() + RENEWING * self._first_seconds()
         return seconds / self.pace.plain_seconds + (TRIAL if self.pace.draft.left else 0.0)
 
     def _first_seconds(self) -> float:
