@@ -83,7 +83,7 @@ class AdaptiveDepth(LengthPolicy):
             if wait > 0:
                 return self._plainly(wait)
             self.pace.draft.try_again()
-            self._tries = RENEWING
+            self._tries = self._looks()
         self._tries -= 1
         self._trying = True
         return 0
@@ -99,8 +99,13 @@ class AdaptiveDepth(LengthPolicy):
 
     def _price(self) -> float:
         """Plain rounds that trying to draft may lose: some first drafts', and a trial's if the clock ended it."""
-        seconds = self._reading() + RENEWING * self._first_seconds()
+        seconds = self._reading() + self._looks() * self._first_seconds()
         return seconds / self.pace.plain_seconds + (TRIAL if self.pace.draft.left else 0.0)
+
+    def _looks(self) -> int:
+        """First drafts of a try: as many as a plain round has time for."""
+        plain, first = self.pace.plain_seconds, self._first_seconds()
+        return max(1, sum(looks * first <= plain for looks in range(1, RENEWING + 1)))
 
     def _first_seconds(self) -> float:
         """For a draft's first proposal."""
@@ -143,7 +148,7 @@ class AdaptiveDepth(LengthPolicy):
             return False
         proposals = self._drafted.segment(pieces) if pieces else []
         if not proposals:
-            return len(pieces) < 3
+            return len(pieces) < 3  # tokens of more pieces are rare
         alive = float(np.prod(self._drafted.chances(proposals)))
         longer, rate = range(1, self.longest - len(pieces) + 1), self.pace.rate
         return any(self._gain_of_more(extra, alive, len(proposals), rate) > 0 for extra in longer)
