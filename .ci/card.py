@@ -49,7 +49,7 @@ def costs(models: list[Path]) -> Rows:
         with LlamaTarget.open(path, ModelSettings(n_ctx=1024)) as target:
             pace = measure_pace(target, None, 10.0)
             widths = [n for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16) if n <= target.widest]
-            rows.append({"model": path.stem, **{f"C({n})": pace.passes.seconds(n) for n in widths}})
+            rows.append({"model": path.stem, **{f"C({n})": pace.plain_seconds + pace.extra(n) for n in widths}})
     return rows
 
 
