@@ -23,7 +23,7 @@ from omnidraft.app.assistant import Assistant
 from omnidraft.backends.llama.devices import local_cards
 from omnidraft.backends.llama.model import LlamaDrafter, LlamaTarget
 from omnidraft.backends.llama.widths import WIDTHS, rows_read_by, width_class
-from omnidraft.decoding.cost import measure_costs, step_seconds
+from omnidraft.decoding.measuring import measure_pace, step_seconds
 from omnidraft.errors import OmniDraftError
 from omnidraft.lab import statistics as stats
 from omnidraft.lab.experiment import DEFAULT, Pair, answers, same_ids, sampling_of
@@ -47,9 +47,9 @@ def costs(models: list[Path]) -> Rows:
     rows = []
     for path in models:
         with LlamaTarget.open(path, ModelSettings(n_ctx=1024)) as target:
-            cost = measure_costs(target, None, 10.0)
+            pace = measure_pace(target, None, 10.0)
             widths = [n for n in (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16) if n <= target.widest]
-            rows.append({"model": path.stem, **{f"C({n})": cost.pass_seconds(n) for n in widths}})
+            rows.append({"model": path.stem, **{f"C({n})": pace.plain_seconds + pace.extra(n) for n in widths}})
     return rows
 
 

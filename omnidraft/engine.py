@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 
 from omnidraft.backends.base import DraftModel, LanguageModel
 from omnidraft.decoding.constraint import Constraint
-from omnidraft.decoding.cost import CostModel, measure_costs
-from omnidraft.decoding.depth import PairStats, make_policy
+from omnidraft.decoding.depth import make_policy
 from omnidraft.decoding.drafting import Drafting
 from omnidraft.decoding.events import Event, Notice, Statistics
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.loop import decode
+from omnidraft.decoding.measuring import measure_pace
+from omnidraft.decoding.pace import Pace
 from omnidraft.decoding.request import AnswerRequest, DecodeInput
 from omnidraft.decoding.speculation import Speculation
 from omnidraft.errors import ModelError
@@ -38,15 +39,10 @@ _DOES_NOT_PAY = "drafting does not pay with these two models on this machine"
 
 @dataclass(slots=True)
 class Memory:
-    """What answers leave behind for later ones: what was measured by kind of sampling, and texts to copy from."""
+    """What answers leave behind for later ones: the pace of the pair, and texts to copy from."""
 
-    pair_stats: dict[str, PairStats] = field(default_factory=dict)
+    pace: Pace | None = None
     lookup: SuffixLookup = field(default_factory=SuffixLookup)
-
-    @classmethod
-    def with_cost(cls, cost: CostModel) -> Memory:
-        """A fresh memory that need not measure."""
-        return cls({kind: PairStats(cost.copy()) for kind in ("greedy", "sampled")})
 
 
 class Engine:
@@ -120,8 +116,8 @@ class Engine:
         if isinstance(prompt, RawText) and prompt != request.prompt:
             yield Notice(TRIMMED)
         state, reason = self._drafting(prompt, request)
-        pair_stats = self._pair_stats(sampling) if self._measures(draft) else None
-        speculation = self._speculation(state, draft, pair_stats, constraint)
+        pace = self._pace() if self._measures(draft) else None
+        speculation = self._speculation(state, draft, pace, constraint)
         target.committed = ids + written
         self.memory.lookup.begin(target.committed)
         raw = isinstance(request.prompt, RawText)
@@ -132,7 +128,7 @@ class Engine:
             prefix="" if written or raw else template.answer_prefix,
             markers={} if raw else template.markers, inner=frozenset() if raw else template.inner,
             written=len(written), cancelled=lambda: self._cancelled,
-            why_plain=lambda statistics: self._gave_up(draft, pair_stats, statistics) or reason,
+            why_plain=lambda statistics: self._gave_up(draft, pace, statistics) or reason,
         )  # fmt: skip
         try:
             yield from decode(request, given)
@@ -143,15 +139,15 @@ class Engine:
                 self.drafter.committed = state.context
 
     def _speculation(
-        self, state: Drafting | None, draft: DraftSettings, pair_stats: PairStats | None, constraint: Constraint | None
+        self, state: Drafting | None, draft: DraftSettings, pace: Pace | None, constraint: Constraint | None
     ) -> Speculation | None:
-        lookup = self.memory.lookup if draft.lookup and draft.mode in ("adaptive", "lookup") and pair_stats else None
+        lookup = self.memory.lookup if draft.lookup and draft.mode in ("adaptive", "lookup") and pace else None
         forcing = constraint if self.forcing and draft.enabled and self.target.model.can_rewind else None
         if state is None and lookup is None and forcing is None:
             return None
         translator = self.translator if state is not None else None
         most = max(1, self._widest - 1)  # further proposals would need a pass of another kind
-        return Speculation(state, make_policy(draft, pair_stats, translator, most), lookup, forcing)
+        return Speculation(state, make_policy(draft, pace, translator, most), lookup, forcing)
 
     def _drafting(
         self, prompt: Sequence[Message] | RawText, request: AnswerRequest
@@ -177,30 +173,27 @@ class Engine:
             return None, str(error)
         return Drafting(prompted.model, translator, ids, virtual_space=virtual, source=request.source), None
 
-    def _gave_up(self, draft: DraftSettings, pair_stats: PairStats | None, statistics: Statistics) -> str | None:
+    def _gave_up(self, draft: DraftSettings, pace: Pace | None, statistics: Statistics) -> str | None:
         """Why the drafter was left out, as a sentence, where that is because it would not have paid."""
-        if statistics.proposed or draft.mode != "adaptive" or self.drafter is None or pair_stats is None:
+        if statistics.proposed or draft.mode != "adaptive" or self.drafter is None or pace is None:
             return None
-        return None if pair_stats.drafts else _gave_up_sentence(pair_stats.against_plain.lost)
+        return None if pace.drafts else _gave_up_sentence(pace.lost)
 
     def _measures(self, draft: DraftSettings) -> bool:
         """Whether answers under `draft` go by measured cost (and can propose anything at all)."""
         return draft.enabled and draft.mode != "fixed" and self.target.model.can_rewind
 
-    def _pair_stats(self, sampling: SamplingSettings) -> PairStats:
-        """What is known about this pair in this kind of sampling; the costs are measured if nobody gave them."""
-        kind = "greedy" if sampling.temperature <= 0 else "sampled"
-        known = self.memory.pair_stats
-        if kind not in known:
-            other = next(iter(known.values()), None)
-            known[kind] = PairStats(other.cost if other else self.measured())
-        return known[kind]
+    def _pace(self) -> Pace:
+        """What is known of this pair; measured if nobody gave it."""
+        if self.memory.pace is None:
+            self.memory.pace = self.measured()
+        return self.memory.pace
 
-    def measured(self) -> CostModel:
-        """Measure what passes and draft steps cost; takes up to MEASURING_SECONDS and empties both KV caches."""
+    def measured(self) -> Pace:
+        """Measure what passes and draft steps take, for up to MEASURING_SECONDS; empties both KV caches."""
         drafter = self.drafter.model if self.drafter else None
         self.forget()
-        return measure_costs(self.target.model, drafter, MEASURING_SECONDS)
+        return measure_pace(self.target.model, drafter, MEASURING_SECONDS)
 
     def written_ids(self, continued: Continued | None) -> list[int]:
         """The target's ids of the answer to go on with, as `answer` reads them; none for a new one."""

@@ -104,9 +104,8 @@ class KeptAnswer(Listener):
                 self.session.store.save_partial(self.message.id, job.text, meta, final=True)
                 return
             live.add_earlier(self.message.statistics)
-        plain = live.plain(self.session.plain_rounds.of(self.target)) or stored_plain(self.message)
+        plain = live.plain(self.session.plain_rounds) or stored_plain(self.message)
         live.settled_plain = plain  # another target's rounds, or its own again, must not change it
-        self.session.plain_rounds.add(self.target, live.times.plain)
         begun = self.message.meta
         meta = _said({
             "statistics": asdict(live.statistics),

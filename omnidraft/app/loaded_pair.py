@@ -6,13 +6,13 @@ opens, exchanges and closes; it knows nothing of who may do so when, of answers,
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 from omnidraft.app.kept_targets import KeptTargets, Opened
-from omnidraft.app.speeds import SPEED_FILE, PairSpeed, SpeedStore
+from omnidraft.app.speeds import SPEED_FILE, SpeedStore, speed_key
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.discovery import projector_for
 from omnidraft.backends.gguf.file import ModelInfo
@@ -20,8 +20,8 @@ from omnidraft.backends.llama import widths
 from omnidraft.backends.llama.estimate import crowded
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
-from omnidraft.decoding.cost import step_seconds
 from omnidraft.decoding.lookup import SuffixLookup
+from omnidraft.decoding.measuring import step_seconds
 from omnidraft.engine import Engine, Memory
 from omnidraft.errors import NoRoom
 from omnidraft.learning.adapters.serving import (
@@ -38,6 +38,7 @@ from omnidraft.processes.progress import settle, watched
 from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.settings.config import CacheSettings, ModelSettings, named_file
 from omnidraft.storage.database import derived
+from omnidraft.storage.files import real
 from omnidraft.storage.paths import ProfilePaths
 from omnidraft.storage.trial import TRIALS
 from omnidraft.vocab import PairMap, Translator, Vocabulary
@@ -110,7 +111,8 @@ class LoadedPair:
         widths.KNOWN.keep_in(caches)
         for folder in (profile.adapters, profile.root / MERGED):  # what the trainer wrote, checked by sums
             TRIALS.trust(folder)
-        self._speed = PairSpeed(SpeedStore(caches / SPEED_FILE), profile.root)
+        self._speeds = SpeedStore(caches / SPEED_FILE)
+        self._speed_key: str | None = None  # of the pair as it drafts now; None where one of its files is gone
         self._profile, self._caches, self._ephemeral = profile, caches, ephemeral
         self._opened_with: tuple[Path, ModelSettings] | None = None  # the drafter's file and settings
         self._opened: Opened | None = None  # the target
@@ -174,10 +176,9 @@ class LoadedPair:
         self._pair(engine, asked)
         engine.memory = Memory(lookup=before.lookup)
         self._answer_with(engine, asked, opened)
-        known = next(iter(before.pair_stats.values()), None)
-        if known is not None and not engine.memory.pair_stats:
-            cost = known.cost if self.drafter is None else known.cost.with_step(step_seconds(self.drafter))
-            engine.memory.pair_stats = Memory.with_cost(cost).pair_stats
+        if before.pace is not None and engine.memory.pace is None:
+            step = before.pace.step if self.drafter is None else step_seconds(self.drafter)
+            engine.memory.pace = before.pace.with_drafter(step)
 
     def _load_instead(self, before: LoadRequest, asked: LoadRequest) -> list[str]:
         self._unload()
@@ -203,8 +204,8 @@ class LoadedPair:
                 engine.target.model.close()
             raise
         self._answer_with(engine, asked, opened)
-        if (asked.drafter is not None or self._kept.has_read(opened)) and not engine.memory.pair_stats:
-            engine.memory = Memory.with_cost(engine.measured())  # empties the caches
+        if (asked.drafter is not None or self._kept.has_read(opened)) and engine.memory.pace is None:
+            engine.memory.pace = engine.measured()  # empties the caches
         self._kept.put_back(opened, engine.target)
         return self._told_of(engine)
 
@@ -319,10 +320,8 @@ class LoadedPair:
         self.choice = choice
         if costs_differ:
             self._recall_speed(engine, asked)
-            for known in engine.memory.pair_stats.values():
-                known.cost.step = step = step or step_seconds(drafter, 3)
-        for known in engine.memory.pair_stats.values():
-            known.another_drafter()
+        if engine.memory.pace is not None:
+            engine.memory.pace.another_adapter((step or step_seconds(drafter, 3)) if costs_differ else None)
         return old
 
     def _exchange(self, choice: Choice) -> None:
@@ -335,13 +334,19 @@ class LoadedPair:
         Replacement(choice, choice, self.swap(choice, opened)).close()
 
     def _recall_speed(self, engine: Engine, asked: LoadRequest) -> None:
-        key = self.choice.cost_key if self.choice else None
-        self._speed.recall(asked.target, asked.drafter, asked.model, key, engine.memory.pair_stats)
+        """What earlier sessions measured of this pair, if they did; what each profile's drafter learned is accepted at
+        its own rate."""
+        mine = f"{real(self._profile.root)}/{(self.choice.cost_key if self.choice else None) or '-'}"
+        self._speed_key = None
+        with suppress(OSError):
+            self._speed_key = speed_key(asked.target, asked.drafter, asked.model, mine)
+            engine.memory.pace = self._speeds.load(self._speed_key) or engine.memory.pace
 
     def keep_measured(self) -> None:
         """Keep what was measured of the pair, and how often its drafts were accepted."""
-        if self.engine is not None and not self._ephemeral:
-            self._speed.keep(self.engine.memory.pair_stats)
+        pace = self.engine.memory.pace if self.engine is not None and not self._ephemeral else None
+        if pace is not None and self._speed_key is not None:
+            self._speeds.save(self._speed_key, pace)
 
     def let_go(self) -> None:
         """Hold nothing of what was said or learned, in files or memory; `go_on` takes up what the files say then."""

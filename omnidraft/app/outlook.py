@@ -19,8 +19,8 @@ from omnidraft.app.models_list import is_bundled, is_bundled_drafter, needs
 from omnidraft.app.speeds import SPEED_FILE, SpeedStore, read_bytes
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.sizes import kv_cache_bytes, pass_bytes
-from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.depth import PairStats
+from omnidraft.decoding.pace import Pace
+from omnidraft.decoding.passes import PassTimes
 from omnidraft.settings.config import ModelSettings
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def chance(parameters: int) -> float:
     return MORE if parameters >= WHOLE else HALF
 
 
-def gain(cost: CostModel, step: float, stands: float) -> float:
+def gain(passes: PassTimes, step: float, stands: float) -> float:
     """Over plain decoding, with the number of guesses a round that pays best, at least one; step: seconds of a draft
     step over those of a plain pass. Theorem 3.8 of Leviathan et al. 2023 (arXiv 2211.17192), with passes that cost more
     the more rows they have."""
@@ -68,7 +68,7 @@ def gain(cost: CostModel, step: float, stands: float) -> float:
 
     def speedup(guesses: int) -> float:
         tokens = (1 - stands ** (guesses + 1)) / (1 - stands)
-        return tokens / (cost.alone(guesses + 1) / cost.alone(1) + guesses * step)
+        return tokens / (passes.seconds(guesses + 1) / passes.seconds(1) + guesses * step)
 
     return max(speedup(guesses) for guesses in range(1, LONGEST + 1))
 
@@ -91,20 +91,21 @@ def is_toy(model: ModelInfo) -> bool:
 
 def at_hand(
     models: Sequence[ModelInfo], target: ModelInfo, settings: ModelSettings, store: SpeedStore,
-    cost: CostModel | None = None,
+    pace: Pace | None = None,
 ) -> list[Outlook]:  # fmt: skip
-    """Those that may draft for the target, the best first. cost: what the target's passes take, as measured just now;
+    """Those that may draft for the target, the best first. pace: what the target's passes take, as measured just now;
     None: as the store knows it, else as most models' do."""
-    cost = cost or store.cost(target.path, settings)
-    own = 1 / cost.least_seconds if cost is not None else None
-    known = cost or CostModel({1: 1.0}, 1.0)
-    found = [_outlook(model, target, settings, store, known, own) for model in models if is_candidate(model, target)]
+    pace = pace or store.target(target.path, settings)
+    own = 1 / pace.least_seconds if pace is not None else None
+    passes = pace.passes if pace is not None else PassTimes({1: 1.0})
+    found = [_outlook(model, target, settings, store, passes, own) for model in models if is_candidate(model, target)]
     return sorted(found, key=lambda one: -one.gain)
 
 
 def _outlook(
-    model: ModelInfo, target: ModelInfo, settings: ModelSettings, store: SpeedStore, cost: CostModel, own: float | None
-) -> Outlook:
+    model: ModelInfo, target: ModelInfo, settings: ModelSettings, store: SpeedStore, passes: PassTimes,
+    own: float | None,
+) -> Outlook:  # fmt: skip
     tried = store.pair(target.path, model.path, settings)
     seen = _seen(tried)
     stands = chance(model.parameters) if seen is None else seen
@@ -113,19 +114,19 @@ def _outlook(
         step = _step(tried)
     elif own is not None and (alone := store.plain(settings, [model.path])):
         step = own / alone[model.path]
-    brings = gain(cost, step, stands)
+    brings = gain(passes, step, stands)
     return Outlook(model, brings, own * brings if own is not None else None, needs(model, settings), seen is not None)
 
 
-def _seen(tried: PairStats | None) -> float | None:
+def _seen(tried: Pace | None) -> float | None:
     """The share of first guesses that stood, once there were enough to believe it."""
     first = tried.averages.first if tried is not None else None
     return first.value if first is not None and first.weight >= _ENOUGH else None
 
 
-def _step(tried: PairStats) -> float:
+def _step(tried: Pace) -> float:
     """A draft step over a plain pass."""
-    return tried.cost.step / tried.cost.least_seconds
+    return tried.step / tried.least_seconds
 
 
 def best(found: Sequence[Outlook], now: Path | None) -> Outlook | None:
@@ -142,9 +143,9 @@ def best(found: Sequence[Outlook], now: Path | None) -> Outlook | None:
 
 def known_speeds(session: Session, found: Sequence[ModelInfo]) -> dict[Path, float]:
     """Tokens per second of plain decoding, of every model that was measured here."""
-    cost = _sound(session)
+    pace = _sound(session)
     now = {
-        one.path: 1 / cost.least_seconds for one in found if cost is not None and same_file(one.path, session.loaded)
+        one.path: 1 / pace.least_seconds for one in found if pace is not None and same_file(one.path, session.loaded)
     }
     return {**_store(session).plain(session.model_settings, [one.path for one in found if one.kind == "model"]), **now}
 
@@ -160,13 +161,13 @@ def drafters_of(session: Session, found: Sequence[ModelInfo]) -> list[Outlook]:
 def promise(session: Session, target: Path) -> str:
     """What the drafter that is chosen is expected to bring this target, by earlier answers, in a sentence; "" before
     there are any. Where drafting was ended by measured time, that counts."""
-    drafter, cost = session.drafter_path(target), cost_of(session, target)
+    drafter, pace = session.drafter_path(target), pace_of(session, target)
     tried = _store(session).pair(target, drafter, session.model_settings) if drafter is not None else None
     seen = _seen(tried)
-    if cost is None or tried is None or seen is None:
+    if pace is None or tried is None or seen is None:
         return ""
-    now = max(1.0, gain(cost, _step(tried), seen)) if tried.drafts else 1.0
-    taught = max(now, gain(cost, _step(tried), max(seen, MORE)))
+    now = max(1.0, gain(pace.passes, _step(tried), seen)) if tried.drafts else 1.0
+    taught = max(now, gain(pace.passes, _step(tried), max(seen, MORE)))
     ahead = f"; taught, about {taught:.1f}" if f"{taught:.1f}" != f"{now:.1f}" else ""
     return f"Expected here, by your earlier answers: {now:.1f} times the speed without guessing{ahead}."
 
@@ -188,24 +189,19 @@ def draft_with_the_quickest(session: Session) -> bool:
     return True
 
 
-def measured_cost(session: Session) -> CostModel | None:
-    """What passes of the target that is loaded take; None while nobody measured it."""
+def _sound(session: Session) -> Pace | None:
+    """Of the pair that is loaded; None while it was not measured, or only while other programs had the processor: that
+    says nothing about a model."""
     engine = session.assistant.engine
-    known = list(engine.memory.pair_stats.values()) if engine is not None and session.ready else []
-    return known[0].cost if known else None
+    pace = engine.memory.pace if engine is not None and session.ready else None
+    return pace if pace is not None and pace.stored is not None else None
 
 
-def _sound(session: Session) -> CostModel | None:
-    """`measured_cost`, unless other programs had the processor meanwhile: that says nothing about a model."""
-    cost = measured_cost(session)
-    return cost if cost is not None and cost.kept is not None else None
-
-
-def cost_of(session: Session, target: Path) -> CostModel | None:
+def pace_of(session: Session, target: Path) -> Pace | None:
     """What passes of a target take: as measured now if it is the one that is loaded, else as it was measured before."""
     if same_file(session.loaded, target):
-        return _sound(session) or _store(session).cost(target, session.model_settings)
-    return _store(session).cost(target, session.model_settings) if target.exists() else None
+        return _sound(session) or _store(session).target(target, session.model_settings)
+    return _store(session).target(target, session.model_settings) if target.exists() else None
 
 
 def _store(session: Session) -> SpeedStore:

@@ -366,9 +366,9 @@ class RaceJob:
         self.view.version = assistant.learner.status().served or ""
         if assistant is self._own:
             return
-        for known in assistant.engine.memory.pair_stats.values() if assistant.engine is not None else ():
+        if assistant.engine is not None and (pace := assistant.engine.memory.pace) is not None:
             store = SpeedStore(self._own.home.cache / SPEED_FILE)  # how good a taught drafter is stays with the race
-            store.save_cost(self.plan.target, self.plan.settings.model, known.cost)
+            store.save_target(self.plan.target, self.plan.settings.model, pace)
         if assistant.learner.status().update is not None:
             assistant.learner.hold()
             assistant.unload()

@@ -22,7 +22,6 @@ from omnidraft.app.changes import take_up, with_it
 from omnidraft.app.race_job import RaceJob
 from omnidraft.app.races import Races
 from omnidraft.app.shown_chats import ShownChats
-from omnidraft.app.speeds import PlainRounds
 from omnidraft.app.tools.toolbox import Toolbox
 from omnidraft.app.waiting import Job, StillAnswering, WorkList
 from omnidraft.backends.gguf.file import usable_info
@@ -61,7 +60,6 @@ class Session:
         self.job: AnswerJob | None = None
         self.races = Races(self)
         self._open_chats()
-        self.plain_rounds = PlainRounds()
         self.drift = DriftLab(home, self.assistant.profile)
         self.queue = WorkList(self._aside)
         self.tools = Toolbox(home.servers(profile))
@@ -298,6 +296,13 @@ class Session:
     def lent(self, target: Path) -> None:
         """A race has loaded this target here, which answers nobody else unless it is the profile's own."""
         self._guest = not self._is_own(target)
+
+    @property
+    def plain_rounds(self) -> list[float]:
+        """Seconds of the plain rounds there were in the last minutes, with the models that are loaded."""
+        engine = self.assistant.engine
+        pace = engine.memory.pace if engine is not None else None
+        return pace.recent() if pace is not None else []
 
     def stop(self, chat: str | None) -> None:
         """End the answer in this conversation, or take back its question that waits; one that is written for anybody

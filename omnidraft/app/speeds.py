@@ -7,8 +7,6 @@ import json
 import logging
 import os
 import platform
-import threading
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -21,9 +19,8 @@ from typing import Any
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.kernels import library
 from omnidraft.backends.llama.sizes import pass_bytes
-from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.depth import PairStats
 from omnidraft.decoding.events import Round
+from omnidraft.decoding.pace import Pace
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.files import read_json, real, write_atomically
@@ -37,8 +34,6 @@ from omnidraft.storage.scratch import FileLock
 
 log = logging.getLogger("omnidraft.speed")
 ENOUGH = 8  # plain rounds before their mean is worth showing
-_KEPT = 40  # of earlier answers, for one with too few of its own
-_MINUTES = 3.0  # and no older than this: other programs come and go
 _STALL = 3.0  # times the median, what a longer round is counted as: it was interrupted, plain or drafted alike
 
 
@@ -76,13 +71,13 @@ class RoundTimes:
         else:
             self.turned.append(seconds)
 
-    def speedup(self, earlier: Sequence[float] = ()) -> float | None:
+    def speedup(self, recent: Sequence[float] = ()) -> float | None:
         """The time plain decoding would have taken, over the time it took.
 
-        earlier: plain rounds of the answers before, seconds. None if nothing was drafted, or too little is known. Never
-        more than the tokens of a pass: plain rounds that say so come from a slower moment of the machine.
+        recent: plain rounds of this answer and those before, seconds. None if nothing was drafted, or too little is
+        known. Never more than the tokens of a pass: plain rounds that say so come from a slower moment of the machine.
         """
-        plain = self._compared(earlier)
+        plain = self._compared(recent)
         if not self.drafted or len(plain) < ENOUGH:
             return None
         first = [] if self.first is None else [self.first]
@@ -91,13 +86,13 @@ class RoundTimes:
         passes = len(first) + len(self.plain) + len(self.turned) + len(self.drafted)
         return min(instead / took, self.tokens / passes) if took > 0 else None
 
-    def error(self, earlier: Sequence[float] = ()) -> float:
+    def error(self, recent: Sequence[float] = ()) -> float:
         """Half the 95% interval of the mean plain round that `speedup` compares with, relative to it."""
-        plain = _steady(self._compared(earlier))
+        plain = _steady(self._compared(recent))
         return 1.96 * stdev(plain) / sqrt(len(plain)) / fmean(plain) if len(plain) > 1 else 1.0
 
-    def _compared(self, earlier: Sequence[float]) -> Sequence[float]:
-        return self.plain if len(self.plain) >= ENOUGH else [*earlier, *self.plain]
+    def _compared(self, recent: Sequence[float]) -> Sequence[float]:
+        return self.plain if len(self.plain) >= ENOUGH else recent
 
 
 def _steady(times: Sequence[float], usual: Sequence[float] = ()) -> list[float]:
@@ -106,31 +101,12 @@ def _steady(times: Sequence[float], usual: Sequence[float] = ()) -> list[float]:
     return [min(t, longest) for t in times]
 
 
-class PlainRounds:
-    """The latest plain rounds of each target, of the last minutes. Safe from several threads."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._seen: dict[str, list[tuple[float, float]]] = {}  # when, and how long
-
-    def add(self, target: str, seconds: Sequence[float]) -> None:
-        with self._lock:
-            now = time.monotonic()
-            self._seen[target] = [*self._seen.get(target, ()), *((now, took) for took in seconds)][-_KEPT:]
-
-    def of(self, target: str) -> list[float]:
-        with self._lock:
-            since = time.monotonic() - 60 * _MINUTES
-            return [took for when, took in self._seen.get(target, ()) if when >= since]
-
-
 # Keeps what was measured about speed and acceptance: per pair of model files, settings and machine. One JSON file in
 # the cache folder; it may be deleted at any time. Holds numbers only, nothing of what was said.
 
 
-KINDS = ("greedy", "sampled")
 SPEED_FILE = "speed.json"  # in the cache folder
-_VERSION = 5  # 5: averages as value and weight; keys name the target alone, for what is known with any drafter
+_VERSION = 6  # 6: a pair's pace in all kinds of sampling
 _PATIENCE = 1.0  # seconds to wait for another program that writes, which takes it milliseconds
 
 
@@ -141,12 +117,12 @@ class SpeedStore:
         self._path = path
         self._told = False  # what is wrong with it, once
 
-    def load(self, key: str) -> PairStats | None:
+    def load(self, key: str) -> Pace | None:
         return self._known(self.all().get(key))
 
-    def _known(self, entry: Any) -> PairStats | None:
+    def _known(self, entry: Any) -> Pace | None:
         try:
-            return PairStats.from_dict(entry) if entry is not None else None
+            return Pace.from_dict(entry) if entry is not None else None
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, SettingsError):
             self._unusable()
             return None
@@ -156,18 +132,19 @@ class SpeedStore:
             log.warning("%s, or some of it, cannot be used; it is measured again.", self._path)
         self._told = True
 
-    def save(self, key: str, pair_stats: PairStats) -> None:
-        """Keep it, unless its costs were measured while others had the processor: then what was kept stays."""
-        if pair_stats.cost.kept is None:
+    def save(self, key: str, pace: Pace) -> None:
+        """Keep it, unless it was measured while others had the processor: then what was kept stays. It can be measured
+        again, so a full disk shall not stand in the way."""
+        if pace.stored is None:
             return
-        with self._alone():
-            entries = self.all() | {key: pair_stats.as_dict()}
+        with suppress(StorageError, OSError), self._alone():
+            entries = self.all() | {key: pace.as_dict()}
             write_atomically(self._path, json.dumps({"version": _VERSION, "entries": entries}, indent=1).encode())
 
-    def save_cost(self, target: Path, settings: ModelSettings, cost: CostModel) -> None:
+    def save_target(self, target: Path, settings: ModelSettings, pace: Pace) -> None:
         """What the target's passes take, whoever drafts."""
-        with suppress(StorageError, OSError):
-            self.save(speed_key(target, None, settings, None, True), PairStats(cost))
+        with suppress(OSError):
+            self.save(speed_key(target, None, settings, None), pace.with_drafter(pace.step))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -182,30 +159,29 @@ class SpeedStore:
 
     def plain(self, settings: ModelSettings, targets: Iterable[Path]) -> dict[Path, float]:
         """Tokens per second of plain decoding as they were measured here, with whatever drafter; of those that were."""
-        found: dict[Path, float] = {}
         entries = self.all()
-        for target in targets:
-            with suppress(OSError):  # it was removed since it was listed
-                known = self._of(f":{_alone(target, settings)}:", entries)
-                speeds = [1 / one.cost.least_seconds for one in known]
-                found |= {target: median(speeds)} if speeds else {}
-        return found
+        known = {target: self._of(target, settings, "", entries) for target in targets}
+        return {target: median(1 / one.least_seconds for one in paces) for target, paces in known.items() if paces}
 
-    def cost(self, target: Path, settings: ModelSettings) -> CostModel | None:
+    def target(self, target: Path, settings: ModelSettings) -> Pace | None:
         """What the target's passes take, with whatever drafter that was measured; of several the one that knows most
         widths."""
-        known = self._of(f":{_alone(target, settings)}:")
-        return max((one.cost for one in known), key=lambda cost: len(cost.passes), default=None)
+        return max(self._of(target, settings), key=lambda one: len(one.passes.figures), default=None)
 
-    def pair(self, target: Path, drafter: Path, settings: ModelSettings) -> PairStats | None:
+    def pair(self, target: Path, drafter: Path, settings: ModelSettings) -> Pace | None:
         """What was seen of a target with a drafter of this name, whatever that had learned; the most of it."""
-        known = self._of(f"{target.stem}+{drafter.stem}:{_alone(target, settings)}:")
+        known = self._of(target, settings, f"{target.stem}+{drafter.stem}")
         return max(known, key=lambda one: one.averages.first.weight, default=None)
 
-    def _of(self, mark: str, entries: Mapping[str, Any] | None = None) -> list[PairStats]:
-        entries = self.all() if entries is None else entries
-        known = [self._known(entry) for key, entry in entries.items() if mark in key]
-        return [one for one in known if one is not None]
+    def _of(
+        self, target: Path, settings: ModelSettings, names: str = "", entries: Mapping[str, Any] | None = None
+    ) -> list[Pace]:
+        """Of this target, with any drafter or as `names` says; none of one that is gone."""
+        with suppress(OSError):
+            mark, entries = f"{names}:{_alone(target, settings)}:", self.all() if entries is None else entries
+            known = [self._known(entry) for key, entry in entries.items() if mark in key]
+            return [one for one in known if one is not None]
+        return []
 
     def all(self) -> dict[str, Any]:
         """Every entry by key, as stored."""
@@ -222,39 +198,12 @@ class SpeedStore:
         return entries if data.get("version") == _VERSION else {}
 
 
-class PairSpeed:
-    """The loaded pair's part of a store: what earlier sessions measured about it, recalled and kept. `profile` tells
-    apart whose drafter it is: what each learned is accepted at its own rate."""
-
-    def __init__(self, store: SpeedStore, profile: Path) -> None:
-        self._store, self._profile = store, profile
-        self._keys: dict[str, str] = {}
-
-    def recall(
-        self, target: Path, drafter: Path | None, model: ModelSettings, adapter: str | None,
-        pair_stats: dict[str, PairStats],
-    ) -> None:  # fmt: skip
-        """Speak of this pair with such an adapter from now on, and fill in what is known of it; what is not stays as it
-        is in `pair_stats`. Nothing is known, or kept, of a pair one of whose files is gone."""
-        self._keys = {}
-        mine = f"{real(self._profile)}/{adapter or '-'}"
-        with suppress(OSError):
-            self._keys = {kind: speed_key(target, drafter, model, mine, kind == "greedy") for kind in KINDS}
-        for kind, key in self._keys.items():
-            if (known := self._store.load(key)) is not None:
-                pair_stats[kind] = known
-
-    def keep(self, pair_stats: dict[str, PairStats]) -> None:
-        with suppress(StorageError, OSError):  # it can be measured again, so a full disk shall not stand in the way
-            for kind in pair_stats.keys() & self._keys.keys():
-                self._store.save(self._keys[kind], pair_stats[kind])
-
-
-def speed_key(target: Path, drafter: Path | None, settings: ModelSettings, adapter: str | None, greedy: bool) -> str:
-    """Names everything the numbers depend on; equal keys mean that they still hold."""
+def speed_key(target: Path, drafter: Path | None, settings: ModelSettings, adapter: str | None) -> str:
+    """Names everything the numbers depend on; equal keys mean that they still hold. adapter: what the drafter has
+    learned, and whose it is."""
     parts = [file_mark(target), file_mark(drafter) if drafter else "-", adapter or "-", *_machine(settings)]
     names = f"{target.stem}+{drafter.stem if drafter else 'none'}"
-    return f"{names}:{_alone(target, settings)}:{_digest(parts)}:{'greedy' if greedy else 'sampled'}"
+    return f"{names}:{_alone(target, settings)}:{_digest(parts)}"
 
 
 def _alone(target: Path, settings: ModelSettings) -> str:

@@ -65,9 +65,9 @@ def _cell(
         for task, asked in prompts.items():
             work.told(f"{target} {label(column)}: {task}")
             found[task] = ask(asked, column, plan.seed, plan.max_tokens)
-        cost = pair.cost
-    passes = "  ".join(f"C({n}) {cost.alone(n) / cost.alone(1):.2f}" for n in (2, 3, 4, 5, 8))
-    about = f"{target}: C(1) {1e3 * cost.alone(1):.2f} ms, {passes}, D {1e3 * cost.step:.2f} ms"
+        pace = pair.pace
+    passes = "  ".join(f"C({n}) {pace.passes.seconds(n) / pace.plain_seconds:.2f}" for n in (2, 3, 4, 5, 8))
+    about = f"{target}: C(1) {1e3 * pace.plain_seconds:.2f} ms, {passes}, D {1e3 * pace.step:.2f} ms"
     names = {"target": target, "temperature": column}
     return {"costs": about, "rows": [
         {**names, "task": Path(task).stem, "method": way, **measured(by_way[PLAIN], by_way[way])}

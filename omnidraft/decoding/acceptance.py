@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import exp, log
+from math import exp, isfinite, log
 
 import numpy as np
 
@@ -18,14 +18,13 @@ from omnidraft.vocab import Proposal, Translator
 KEEP = 0.985
 # Samples that the pair's averages count for in an answer: twelve of its own rounds outweigh them.
 LOOSE = 12.0
-# Logits by which one complete surprise moves an answer's own offset of the acceptance head, and the most it may be.
-OFFSET_RATE, OFFSET_MOST = 0.4, 3.0
+# Logits by which one complete surprise moves an answer's own offset of the acceptance head.
+OFFSET_RATE = 0.4
 # Classes of copies, by how many ids before them agree: none, 1 to 2, 3 to 6 and so on, from 63 the last.
 _MATCHES = 7
 # Ids behind which a copy is half believed before any was seen: many, so that a wide pass is paid for only after copies
 # were seen to be right.
 _HALF = 8
-_COPY_PRIORS = [2**n / (2**n + _HALF) for n in range(_MATCHES)] * 4
 
 KINDS = ("direct", "ngram", "split", "lookup")  # origins that the head tells apart
 
@@ -66,7 +65,7 @@ class AcceptanceHead:
         """ValueError, KeyError or TypeError for what `as_dict` did not write."""
         head, shape = cls(), (6 + len(KINDS),)
         head.weights, head._squares = (np.asarray(data[name], np.float64) for name in ("weights", "squares"))
-        if not all(a.shape == shape and (abs(a) < _LARGE).all() for a in (head.weights, head._squares)):
+        if not all(a.shape == shape and np.isfinite(a).all() for a in (head.weights, head._squares)):
             raise ValueError("the acceptance head has another shape")
         if (head._squares < 0).any():
             raise ValueError("squares below zero")
@@ -102,7 +101,7 @@ class Averages:
     later: Average = field(default_factory=lambda: Average(0.6, 0.0))
     per_piece: Average = field(default_factory=lambda: Average(0.8))
     look: Average = field(default_factory=lambda: Average(0.5, 1.0))
-    copies: list[Average] = field(default_factory=lambda: [Average(chance) for chance in _COPY_PRIORS])
+    copies: list[Average] = field(default_factory=lambda: _copies())
 
     def local(self) -> Averages:
         """Where one answer begins."""
@@ -119,26 +118,28 @@ class Averages:
             proposals, depth = proposals - 1.0, depth + 1
         return total
 
-    def as_dict(self) -> dict:
-        numbers: dict[str, list] = {name: [getattr(self, name).value, getattr(self, name).weight] for name in _NAMED}
-        return numbers | {"copies": [[average.value, average.weight] for average in self.copies]}
+    def as_list(self) -> list[list[float]]:
+        """Value and weight of each, in order."""
+        return [[one.value, one.weight] for one in (self.first, self.later, self.per_piece, self.look, *self.copies)]
 
     @classmethod
-    def from_dict(cls, data: Mapping) -> Averages:
-        if len(data["copies"]) != len(_COPY_PRIORS):
+    def from_list(cls, data: Sequence) -> Averages:
+        """TypeError or ValueError for what `as_list` did not write."""
+        first, later, per_piece, look, *copies = (_average(value, weight) for value, weight in data)
+        if len(copies) != len(_copies()):
             raise ValueError("averages of copies by another division")
-        named = {name: _average(*data[name]) for name in _NAMED}
-        return cls(**named, copies=[_average(*pair) for pair in data["copies"]])
+        return cls(first, later, per_piece, look, copies)
 
 
 def _average(value: float, weight: float) -> Average:
-    if not (abs(float(value)) < _LARGE and 0 <= float(weight) < _LARGE):  # false for NaN, too
+    if not (isfinite(value) and isfinite(weight) and weight >= 0):
         raise ValueError("an average of nothing")
     return Average(float(value), float(weight))
 
 
-_LARGE = 1e9
-_NAMED = ("first", "later", "per_piece", "look")
+def _copies() -> list[Average]:
+    """By `copy_class`, before any was seen."""
+    return [Average(2**n / (2**n + _HALF)) for n in range(_MATCHES)] * 4
 
 
 def copy_class(matched: int, own: bool, agreed: bool, resumed: bool) -> int:
@@ -182,8 +183,7 @@ class Drafted:
         for depth, proposal in enumerate(proposals[:tested]):
             x, right = self._features(proposal, depth), depth < accepted
             if x is not None:
-                offset = self.offset + OFFSET_RATE * (right - self._head.probability(x, self.offset))
-                self.offset = min(max(offset, -OFFSET_MOST), OFFSET_MOST)
+                self.offset += OFFSET_RATE * (right - self._head.probability(x, self.offset))
                 self._head.learn(x, right)
             (self.averages.later if depth else self.averages.first).add(float(right))
         if drafted and tested:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import inf
-from typing import Protocol
 
 import numpy as np
 
@@ -80,73 +79,48 @@ def scored_prefill(model: LanguageModel, ids: list[int], alternatives: int) -> I
 PLAIN = -1
 
 
-class LengthPolicy(Protocol):
-    """Decides who drafts in a round and how much. longest: no round drafts more pieces. rests: the round is plain
-    without another thought, and not begun, unless there is something to copy."""
+class LengthPolicy:
+    """Decides who drafts in a round and how much. longest: no round drafts more pieces."""
 
-    longest: int
+    def __init__(self, longest: int) -> None:
+        self.longest = longest
 
     @property
-    def rests(self) -> bool: ...
+    def rests(self) -> bool:
+        """The round is plain without another thought, and not begun, unless there is something to copy."""
+        return False
 
     def begin(self, behind: int, match: Match) -> int:
         """A round begins; returns how many looked-up tokens to propose, 0 to leave it to the drafter, `PLAIN` for
         neither. behind: ids the drafter has yet to read."""
-        ...
-
-    def more(self, pieces: Sequence[int]) -> bool:
-        """Whether to draft another piece behind `pieces`; asked before each one, the first included."""
-        ...
-
-    def drew(self, row: np.ndarray, piece: int) -> None:
-        """`piece` was drawn from the drafter's logits `row` (V_drafter,), undraftable pieces masked."""
-        ...
-
-    def worthwhile(self, pieces: Sequence[int]) -> bool:
-        """Whether to propose what was drafted."""
-        ...
-
-    def observe(self, done: Round, proposals: Sequence[Proposal], said: int) -> None:
-        """The round has ended; `proposals` is what was verified, `said` the id of the first token it made."""
-        ...
-
-    def observe_behind(self, done: Round, proposals: Sequence[Proposal]) -> None:
-        """The same of what was drafted behind proposals of others; the round's times are no draft's."""
-        ...
-
-    def finish(self) -> None:
-        """The answer has ended."""
-        ...
-
-
-class FixedLength:
-    """Draft `length` pieces in every round; never look up."""
-
-    rests = False
-
-    def __init__(self, length: int) -> None:
-        self.longest = length
-
-    def begin(self, behind: int, match: Match) -> int:
         return 0
 
     def more(self, pieces: Sequence[int]) -> bool:
-        return len(pieces) < self.longest
+        """Whether to draft another piece behind `pieces`; asked before each one, the first included."""
+        raise NotImplementedError
 
     def drew(self, row: np.ndarray, piece: int) -> None:
-        pass
+        """`piece` was drawn from the drafter's logits `row` (V_drafter,), undraftable pieces masked."""
 
     def worthwhile(self, pieces: Sequence[int]) -> bool:
+        """Whether to propose what was drafted."""
         return True
 
     def observe(self, done: Round, proposals: Sequence[Proposal], said: int) -> None:
-        pass
+        """The round has ended; `proposals` is what was verified, `said` the id of the first token it made."""
 
     def observe_behind(self, done: Round, proposals: Sequence[Proposal]) -> None:
-        pass
+        """The same of what was drafted behind proposals of others; the round's times are no draft's."""
 
     def finish(self) -> None:
-        pass
+        """The answer has ended."""
+
+
+class FixedLength(LengthPolicy):
+    """Draft `longest` pieces in every round; never look up."""
+
+    def more(self, pieces: Sequence[int]) -> bool:
+        return len(pieces) < self.longest
 
 
 _TRIES = 4  # pieces that a constraint may forbid before drafting ends

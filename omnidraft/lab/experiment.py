@@ -18,8 +18,8 @@ from typing import Any, Generic, TypeVar
 
 from omnidraft.backends.llama import widths
 from omnidraft.backends.opening import open_target
-from omnidraft.decoding.cost import CostModel
 from omnidraft.decoding.events import Event, Finished, Token
+from omnidraft.decoding.pace import Pace
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine, Memory
 from omnidraft.errors import SettingsError
@@ -195,7 +195,7 @@ class Pair(AbstractContextManager):
         return cache
 
     @cached_property
-    def cost(self) -> CostModel:
+    def pace(self) -> Pace:
         """What passes and draft steps take, measured once; empties both KV caches."""
         self._sit()
         return self.engine.measured()
@@ -207,8 +207,8 @@ class Pair(AbstractContextManager):
         """Events of one answer, from empty KV caches."""
         draft = draft_settings(way)
         if way not in self._memories:
-            by_cost = draft.enabled and draft.mode != "fixed"
-            self._memories[way] = Memory.with_cost(self.cost.copy()) if by_cost else Memory()
+            by_pace = draft.enabled and draft.mode != "fixed"
+            self._memories[way] = Memory(self.pace.duplicate() if by_pace else None)
         self._sit()
         self.engine.forget()
         self.engine.memory = self._memories[way]

@@ -40,19 +40,27 @@ class Contention:
         """quiet: the answer before the first."""
         self._cpus = _allowed()
         self._last = self._now()
-        self.quiet = quiet
+        self._quiet, self._idle = quiet, float(len(self._cpus))
 
     def quiet_since(self) -> bool:
         """Whether others left the processors alone since the last question; the last answer if that is too short ago to
         tell."""
+        self._look()
+        return self._quiet
+
+    def idle_since(self) -> float:
+        """How many processors had nothing to do since then, likewise."""
+        self._look()
+        return self._idle
+
+    def _look(self) -> None:
         if perf_counter() - self._last[0] < _WINDOW:
-            return self.quiet
+            return
         now = self._now()
         wall, busy, own = (b - a for a, b in zip(self._last, now, strict=True))
         self._last = now
-        idle = 1.0 - busy / (wall * len(self._cpus))
-        self.quiet = busy - own < _OTHERS * wall or idle > _IDLE
-        return self.quiet
+        self._idle = len(self._cpus) - busy / wall
+        self._quiet = busy - own < _OTHERS * wall or self._idle > _IDLE * len(self._cpus)
 
     def _now(self) -> tuple[float, float, float]:
         """(wall, all processors' busy, this program's) seconds."""

@@ -18,10 +18,10 @@ import sys
 from collections import deque
 from functools import cache
 from pathlib import Path
-from time import perf_counter
 from types import ModuleType
 
-import psutil
+from omnidraft.processes.contention import Contention
+from omnidraft.processes.trying import FIRST, LAST, RENEWING, Patience, Usual
 
 # How many threads a model's passes take, chosen while it computes, by what the passes really take. Threads wait for
 # each other behind every operation of a pass, and one that lost its core to another program makes all others wait:
@@ -30,31 +30,25 @@ import psutil
 # models nor libraries; whoever computes asks for `count` before a pass and tells `passed` behind it.
 
 
-_RATE = 0.1  # of a new time in the moving average of its kind: ten passes are remembered
-_CLAMP = 2.0  # times the average: what one hiccup counts at most, so that it is forgotten within those ten
 _STALLED = 1.25  # times the usual: passes that take so long are reason to try fewer threads at once
 _QUICKER = 0.94  # of the time before: less gain is within what passes differ by anyway
 _HOPELESS = 1.2  # times the time before: a trial ends behind the first pass that takes so long
-_SOONEST, _LATEST = 4, 64  # judgements' passes between two trials: doubled by each trial that brought nothing
 _SPARE = 0.5  # processors idle: with fewer of them one more thread would wait for a core
-_WINDOW = 0.1  # seconds: systems count processor time in hundredths
 _FEWER, _MORE = -1, 1
 
 
 class ThreadChoice:
-    """count: threads of the next pass, between `least` and `most`. patience: passes before a number is judged."""
+    """count: threads of the next pass, between `least` and `most`. judged: passes before a number is."""
 
-    def __init__(self, most: int, least: int = 1, patience: int = 4) -> None:
+    def __init__(self, most: int, least: int = 1, judged: int = RENEWING) -> None:
         self.count = self.most = most
         self._ladder = [count for count in ladder(most) if count >= least]
-        self._patience = patience
-        self._usual: dict[tuple[int, int], float] = {}  # (threads, kind of pass): seconds
-        self._recent: deque[tuple[float, float]] = deque(maxlen=patience)  # (seconds, usual ones) of the last passes
-        self._soonest, self._latest = _SOONEST * patience, _LATEST * patience
-        self._since = {_FEWER: self._soonest, _MORE: self._soonest}  # passes since the last trial
-        self._interval = dict(self._since)
+        self._judged = judged
+        self._usual: dict[tuple[int, int], Usual] = {}  # (threads, kind of pass): seconds
+        self._recent: deque[tuple[float, float]] = deque(maxlen=judged)  # (seconds, usual ones) of the last passes
+        self._patience = {_FEWER: Patience(), _MORE: Patience()}
         self._trial: _Trial | None = None
-        self._idle = IdleProcessors()
+        self._processors = Contention()
 
     def passed(self, kind: int, seconds: float) -> None:
         """A pass with `count` threads took `seconds`. kind: passes of the same one cost alike, such as their rows."""
@@ -65,46 +59,48 @@ class ThreadChoice:
             self._go_on(self._trial, kind, seconds)
             return
         self._recent.append((seconds, usual))
-        for way in self._since:
-            self._since[way] += 1
-        if len(self._recent) < self._patience:
+        for patience in self._patience.values():
+            patience.waited += 1
+        if len(self._recent) < self._judged:
             return
-        due = next((way for way in self._since if self._is_due(way)), None)
+        due = next((way for way in self._patience if self._is_due(way)), None)
         if due is not None:
             self._trial = _Trial(self.count, due, self._slowness())
             self.count = self._ladder[self._ladder.index(self.count) + due]
 
     def _learn(self, kind: int, seconds: float) -> float:
         """The usual seconds of such a pass until now."""
-        key = (self.count, kind)
-        usual = self._usual.get(key, seconds)
-        self._usual[key] = usual + _RATE * (min(seconds, _CLAMP * usual) - usual)
-        return usual
+        usual = self._usual.setdefault((self.count, kind), Usual(seconds))
+        before = usual.value
+        usual.add(seconds)
+        return before
 
     def _slowness(self) -> float:
         """What the last passes took, over what they usually take."""
         return sum(taken for taken, _ in self._recent) / sum(usual for _, usual in self._recent)
 
     def _is_due(self, way: int) -> bool:
-        since = self._since[way]
-        if since < self._soonest or not 0 <= self._ladder.index(self.count) + way < len(self._ladder):
+        patience = self._patience[way]
+        if patience.waited < FIRST * self._judged or not 0 <= self._ladder.index(self.count) + way < len(self._ladder):
             return False
+        waits = patience.left(self._judged) > 0
         if way == _FEWER:
-            return since >= self._interval[way] or self._slowness() > _STALLED
-        return since >= self._interval[way] and (since >= self._latest or self._idle.count() >= _SPARE)
+            return not waits or self._slowness() > _STALLED
+        return not waits and (patience.waited >= LAST * self._judged or self._processors.idle_since() >= _SPARE)
 
     def _go_on(self, trial: _Trial, kind: int, seconds: float) -> None:
-        trial.add(seconds, self._usual.get((trial.before, kind)))
-        if not trial.is_over(self._patience):
+        before = self._usual.get((trial.before, kind))
+        trial.add(seconds, before.value if before is not None else None)
+        if not trial.is_over(self._judged):
             return
         self._trial = None
-        self._since[trial.way] = 0
         self._recent.clear()
+        self._patience[trial.way].tried()
         if trial.ratio < _QUICKER:
-            self._interval = dict.fromkeys(self._interval, self._soonest)
+            for patience in self._patience.values():
+                patience.renew()
         else:
             self.count = trial.before
-            self._interval[trial.way] = min(2 * self._interval[trial.way], self._latest)
 
 
 class _Trial:
@@ -127,41 +123,14 @@ class _Trial:
     def ratio(self) -> float:
         return self._taken / self._expected
 
-    def is_over(self, patience: int) -> bool:
-        return self._passes >= patience or (self._passes > 0 and self.ratio > _HOPELESS)
-
-
-class IdleProcessors:
-    """How many of the processors this process may use had nothing to do since the last question that could tell."""
-
-    def __init__(self) -> None:
-        self._cpus = _allowed()
-        self._at, self._before = perf_counter(), self._seconds()
-        self._found = float(len(self._cpus))
-
-    def count(self) -> float:
-        if (passed := perf_counter() - self._at) >= _WINDOW:
-            idle = self._seconds()
-            self._found = (idle - self._before) / passed
-            self._at, self._before = self._at + passed, idle
-        return self._found
-
-    def _seconds(self) -> float:
-        times = psutil.cpu_times(percpu=True)
-        return sum(times[cpu].idle for cpu in self._cpus)
+    def is_over(self, judged: int) -> bool:
+        return self._passes >= judged or (self._passes > 0 and self.ratio > _HOPELESS)
 
 
 def ladder(most: int) -> list[int]:
     """Numbers of threads worth a trial, rising: halves, one fewer than all (a busy program takes one core), and all."""
     halves = {most >> shift for shift in range(most.bit_length())}
     return sorted({*halves, most, max(1, most - 1)} - {0})
-
-
-def _allowed() -> list[int]:
-    count = psutil.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        return [cpu for cpu in os.sched_getaffinity(0) if cpu < count] or [0]
-    return list(range(count))
 
 
 # How many threads computing should use on this machine.

@@ -22,9 +22,7 @@ from omnidraft.backends.base import Aborted
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama.devices import GPU, Device
 from omnidraft.decoding.acceptance import Average
-from omnidraft.decoding.against_plain import PlainComparison
-from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.depth import PairStats
+from omnidraft.decoding.pace import Pace, Proposer
 from omnidraft.errors import OmniDraftError
 from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import find_data_home
@@ -60,7 +58,7 @@ FLAT, STEEP = {1: 0.1, 2: 0.102, 9: 0.11}, {1: 0.1, 2: 0.2, 9: 0.9}
 
 def at_hand(tmp_path, cost: dict[int, float] | None, *found):
     target, *others = found
-    known = CostModel(cost, 0.001) if cost else None
+    known = Pace(cost, 0.001) if cost else None
     return outlook.at_hand([target, *others], target, SETTINGS, SpeedStore(tmp_path / "speed.json"), known)
 
 
@@ -92,12 +90,12 @@ def test_drafters_at_hand_are_ranked_by_the_speed_they_are_expected_to_bring(tmp
 
 def test_what_was_seen_of_a_pair_goes_before_what_is_assumed(tmp_path, shapes):
     target, drafter = shapes["8B"], shapes["1B"]
-    known = PairStats(CostModel(FLAT, 0.001))
+    known = Pace(FLAT, 0.001)
     known.averages.first = Average(0.9, 40.0)
-    known.cost.keep()
+    known.keep()
     before = at_hand(tmp_path, FLAT, target, drafter)[0]
     store = SpeedStore(tmp_path / "speed.json")
-    store.save(speed_key(target.path, drafter.path, SETTINGS, None, True), known)
+    store.save(speed_key(target.path, drafter.path, SETTINGS, None), known)
     (after,) = outlook.at_hand([target, drafter], target, SETTINGS, store)  # the costs are known from then, too
     assert after.tried
     assert after.gain > 1.5 * before.gain
@@ -127,13 +125,14 @@ def used(session: Session, drafter: Path) -> None:
 def test_what_guessing_brings_here_is_promised_once_answers_showed_it(session, models, stood, answers, ended, said):
     target = models / "tiny-target-a-f16.gguf"
     drafter = session.drafter_path(target)
-    known = PairStats(CostModel({1: 0.1, 2: 0.105, 4: 0.12, 9: 0.3}, 0.02), against_plain=PlainComparison(plain=ended))
+    known = Pace({1: 0.1, 2: 0.105, 4: 0.12, 9: 0.3}, 0.02)
+    known.draft = Proposer(left=ended)
     known.averages.first = Average(stood, answers)
-    known.cost.keep()
+    known.keep()
     file = session.assistant.home.cache / "speed.json"
     file.unlink(missing_ok=True)  # what this machine took
     store = SpeedStore(file)
-    store.save(speed_key(target, drafter, session.model_settings, None, True), known)
+    store.save(speed_key(target, drafter, session.model_settings, None), known)
     assert outlook.promise(session, target).endswith(said)
     assert bool(said) == bool(outlook.promise(session, target))
 
@@ -146,7 +145,7 @@ def other(tmp_path, models, monkeypatch):
     infos = (read_info(path), read_info(models / "tiny-drafter-f16.gguf"))
     ranked = [Outlook(info, gain, None, None, False) for info, gain in zip(infos, (1.8, 1.2), strict=True)]
     monkeypatch.setattr(outlook, "drafters_of", lambda *_: ranked)
-    monkeypatch.setattr(outlook, "_sound", lambda _: CostModel({1: 0.01}, 0.001))
+    monkeypatch.setattr(outlook, "_sound", lambda _: Pace({1: 0.01}, 0.001))
     monkeypatch.setattr(outlook, "QUIET", 0.0)
     return path
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from omnidraft.decoding.depth import AdaptiveDepth, PairStats
+from omnidraft.decoding.depth import AdaptiveDepth
 from omnidraft.decoding.drafting import PLAIN, FixedLength, LengthPolicy
 from omnidraft.decoding.lookup import NO_MATCH, SuffixLookup
 from omnidraft.lab.prompts import TASKS
@@ -141,9 +141,9 @@ def speeds(target: Target, task: str | None = None, seed: int = 0) -> Iterator[t
     for way in (*map(str, range(9)), "adaptive"):
         translator = Recorded()
         player = Player(target.machine(seed), translator)
-        stats = PairStats(player.machine.cost.with_step(ALONE))
+        pace = player.machine.pace.with_drafter(ALONE)
         rate = sum_of(
-            player.play(AdaptiveDepth(stats, translator, 16) if way == "adaptive" else FixedLength(int(way)), one)
+            player.play(AdaptiveDepth(pace, translator, 16) if way == "adaptive" else FixedLength(int(way)), one)
             for one in asked
         ).rate
         plain = plain or rate

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.depth import AdaptiveDepth, PairStats
+from omnidraft.decoding.depth import AdaptiveDepth
 from omnidraft.decoding.drafting import PLAIN, FixedLength
 from omnidraft.decoding.events import Round
 from omnidraft.decoding.lookup import NO_MATCH, Match
+from omnidraft.decoding.pace import Pace
 from omnidraft.vocab import Proposal
 
 # pass times over a one-row pass, by rows: measured shapes of a memory-bound and a compute-bound machine
@@ -66,13 +66,13 @@ class Machine:
         seed: int = 0,
         translating: float = 0.0,
         *,
-        known: CostModel | None = None,
+        known: Pace | None = None,
         load: Callable[[float, int], float] | None = None,
         stalls: float = 0.0,
         catching_up: bool = False,
         copies: list[float] | None = None,
     ) -> None:
-        self.cost = known or CostModel(dict(passes), step)
+        self.pace = known or Pace(dict(passes), step)
         self.now = 0.0
         self._passes, self._step = dict(passes), step
         self._acceptance = acceptance
@@ -85,8 +85,8 @@ class Machine:
         self._wide = False
         self._rng = np.random.default_rng(seed)
 
-    def adaptive(self, longest: int = 16, stats: PairStats | None = None) -> AdaptiveDepth:
-        return AdaptiveDepth(stats or PairStats(self.cost.copy()), OneToOne(), longest)
+    def adaptive(self, longest: int = 16, pace: Pace | None = None) -> AdaptiveDepth:
+        return AdaptiveDepth(pace or self.pace.duplicate(), OneToOne(), longest)
 
     def pass_seconds(self, rows: int) -> float:
         """What a pass truly takes while nothing else runs."""
@@ -108,12 +108,12 @@ class Machine:
             drafting += done.draft
         return Outcome(made, total, drafting, passes)
 
-    def answers(self, stats: PairStats | int, answers: int, tokens: int) -> Outcome:
+    def answers(self, stats: Pace | int, answers: int, tokens: int) -> Outcome:
         """Several answers of so many tokens, each under a policy of its own; a number is a fixed draft length."""
         found = []
         for _ in range(answers):
             fixed = isinstance(stats, int)
-            policy = FixedLength(stats) if fixed else self.adaptive(stats=stats)
+            policy = FixedLength(stats) if fixed else self.adaptive(pace=stats)
             self.unread = _PROMPT
             found.append(self.run(policy, tokens))
             policy.finish()

@@ -4,16 +4,13 @@ plain decoding."""
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from omnidraft.decoding.acceptance import Average, copy_class
-from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.depth import AdaptiveDepth, PairStats, make_policy
+from omnidraft.decoding.depth import AdaptiveDepth, make_policy
 from omnidraft.decoding.drafting import PLAIN, FixedLength
 from omnidraft.decoding.events import Round
 from omnidraft.decoding.lookup import NO_MATCH, Match
-from omnidraft.errors import SettingsError
+from omnidraft.decoding.pace import Pace
 from omnidraft.settings.config import DraftSettings
 from omnidraft.vocab import Proposal
 from tests.decoding.simulation import COMPUTE_BOUND, MEMORY_BOUND, Machine, OneToOne
@@ -41,12 +38,12 @@ def test_as_fast_as_the_best_fixed_length_and_never_slower_than_plain(passes, ac
 
 def test_a_drafter_that_becomes_good_is_noticed():
     machine = Machine(MEMORY_BOUND, 0.05, HOPELESS, seed=1)
-    stats = PairStats(machine.cost.copy())
-    machine.run(machine.adaptive(stats=stats), 2_000)
-    assert not stats.expected
+    pace = machine.pace.duplicate()
+    machine.run(machine.adaptive(pace=pace), 2_000)
+    assert not pace.expected
     better = Machine(MEMORY_BOUND, 0.05, EASY, seed=2)
-    better.run(better.adaptive(stats=stats), 3_000)
-    assert better.run(better.adaptive(stats=stats), 500).rate > 1.5
+    better.run(better.adaptive(pace=pace), 3_000)
+    assert better.run(better.adaptive(pace=pace), 500).rate > 1.5
 
 
 def test_where_nothing_pays_rounds_are_only_counted():
@@ -57,14 +54,14 @@ def test_where_nothing_pays_rounds_are_only_counted():
     begin = policy.begin
     policy.begin = lambda *given: begun.append(0) or begin(*given)
     outcome = machine.run(policy, 500)
-    assert len(begun) <= 500 // 8 + 20
+    assert len(begun) <= 500 // 5
     assert outcome.rate >= 0.985
 
 
 def test_a_look_too_dear_for_its_share_of_the_time_waits():
     """A draft step takes as long as a pass, reading what was missed a tenth of that for every token."""
     machine = Machine(MEMORY_BOUND, 1.0, [0.2], seed=1, catching_up=True)
-    outcome = machine.answers(PairStats(machine.cost.copy()), 20, 100)
+    outcome = machine.answers(machine.pace.duplicate(), 20, 100)
     assert outcome.rate >= 0.97
 
 
@@ -77,15 +74,15 @@ def test_looks_that_are_worth_nothing_do_not_go_on_because_the_drafter_is_right(
 def test_short_answers_the_drafter_is_good_at_gain_at_once_after_long_ones_it_is_bad_at():
     """Twelve answers of 64 tokens that it never guesses, then some of twelve that it mostly does."""
     bad = Machine(MEMORY_BOUND, 0.03, [0.02], seed=7)
-    stats = PairStats(bad.cost.copy())
+    pace = bad.pace.duplicate()
     for _ in range(12):
-        policy = bad.adaptive(stats=stats)
+        policy = bad.adaptive(pace=pace)
         assert bad.run(policy, 64).rate >= 0.97
         policy.finish()
     good = Machine(MEMORY_BOUND, 0.03, [0.85], seed=8)
     outcomes = []
     for _ in range(8):
-        policy = good.adaptive(stats=stats)
+        policy = good.adaptive(pace=pace)
         outcomes.append(good.run(policy, 12))
         policy.finish()
     assert sum(o.tokens for o in outcomes) / sum(o.seconds for o in outcomes) >= 1.15
@@ -93,25 +90,25 @@ def test_short_answers_the_drafter_is_good_at_gain_at_once_after_long_ones_it_is
 
 def test_wrong_costs_at_the_start_are_corrected_by_real_rounds():
     machine = Machine(MEMORY_BOUND, 0.05, EASY, seed=3)
-    wrong = PairStats(Machine({1: 1.0}, 0.5, EASY).cost)  # knows one width, and a step ten times too dear
-    machine.run(machine.adaptive(stats=wrong), 6_000)
+    wrong = Machine({1: 1.0}, 0.5, EASY).pace  # knows one width, and a step ten times too dear
+    machine.run(machine.adaptive(pace=wrong), 6_000)
     best = max(rate(MEMORY_BOUND, 0.05, EASY, FixedLength(k)).rate for k in (4, 6, 8))
-    assert machine.run(machine.adaptive(stats=wrong), 1_000).rate >= 0.9 * best
+    assert machine.run(machine.adaptive(pace=wrong), 1_000).rate >= 0.9 * best
 
 
 def test_translating_counts_as_drafting_and_not_as_a_part_of_the_pass():
     machine = Machine(MEMORY_BOUND, 0.05, EASY, seed=8, translating=0.05)
-    stats = PairStats(machine.cost.copy())
-    machine.run(machine.adaptive(stats=stats), 2_000)
-    assert stats.cost.step == pytest.approx(0.10, rel=0.05)
+    pace = machine.pace.duplicate()
+    machine.run(machine.adaptive(pace=pace), 2_000)
+    assert pace.step == pytest.approx(0.10, rel=0.05)
     for rows in (1, 4, 8):
-        assert stats.cost.alone(rows) == pytest.approx(MEMORY_BOUND[rows], rel=0.05)
+        assert pace.passes.seconds(rows) == pytest.approx(MEMORY_BOUND[rows], rel=0.05)
 
 
 def test_what_going_back_to_one_row_takes_is_kept_apart_from_plain_rounds():
     """Copies of one token, two plain rounds behind each, the first of which takes longer."""
-    stats = PairStats(CostModel(dict(MEMORY_BOUND), 0.05))
-    policy = AdaptiveDepth(stats, None, longest=1)
+    pace = Pace(dict(MEMORY_BOUND), 0.05)
+    policy = AdaptiveDepth(pace, None, longest=1)
     for _ in range(100):
         if policy.begin(1, Match([1], 20, own=True)) != 1:
             pytest.fail("the copy pays")
@@ -121,9 +118,9 @@ def test_what_going_back_to_one_row_takes_is_kept_apart_from_plain_rounds():
                 assert policy.begin(1, NO_MATCH) == PLAIN
             policy.observe(Round(0, 0, 0, 0, 1, 0.0, 0.0, seconds, 0.0, plain=plain), [], 1)
     policy.finish()
-    assert stats.cost.pass_seconds(1) == pytest.approx(1.0, abs=0.001)
-    assert stats.cost.pass_seconds(2) == pytest.approx(MEMORY_BOUND[2] + 0.4, abs=0.01)
-    assert stats.rate == pytest.approx(4 / (MEMORY_BOUND[2] + 2.4), rel=0.03)  # it took time all the same
+    assert pace.plain_seconds == pytest.approx(1.0, abs=0.001)
+    assert pace.extra(2) == pytest.approx(MEMORY_BOUND[2] - 1.0 + 0.4, abs=0.01)
+    assert pace.rate == pytest.approx(4 / (MEMORY_BOUND[2] + 2.4), rel=0.03)  # it took time all the same
 
 
 def test_looks_past_a_step_of_the_staircase():
@@ -135,16 +132,18 @@ def test_looks_past_a_step_of_the_staircase():
 
 def test_what_is_known_survives_storage():
     machine = Machine(MEMORY_BOUND, 0.05, EASY, seed=6)
-    stats = PairStats(machine.cost.copy())
-    machine.run(machine.adaptive(stats=stats), 500)
-    again = PairStats.from_dict(stats.as_dict())
-    assert again.as_dict() == stats.as_dict()
+    pace = machine.pace.duplicate()
+    machine.run(machine.adaptive(pace=pace), 500)
+    again = Pace.from_dict(pace.as_dict())
+    assert again.rate == pytest.approx(1 / pace.plain_seconds)
+    assert [again.extra(rows) for rows in range(1, 9)] == pytest.approx([pace.extra(rows) for rows in range(1, 9)])
+    assert again.as_dict()["averages"] == pace.as_dict()["averages"]
     with pytest.raises((KeyError, ValueError, TypeError)):
-        PairStats.from_dict({"cost": {}})
+        Pace.from_dict({"passes": {}})
 
 
 def test_with_threads_of_their_own_passes_have_figures_of_their_own():
-    policy = AdaptiveDepth(PairStats(CostModel({1: 1.0, 2: 1.5}, 0.1)), None, longest=4)
+    policy = AdaptiveDepth(Pace({1: 1.0, 2: 1.5}, 0.1), None, longest=4)
     for threads, seconds in ((2, 3.0), (1, 1.0), (2, 3.0)):
         for _ in range(40):
             if not policy.rests:
@@ -152,109 +151,10 @@ def test_with_threads_of_their_own_passes_have_figures_of_their_own():
             done = Round(0, 0, 0, 0, 1, 0.0, 0.0, seconds, 0.0, threads=(threads, 2), plain=True)
             policy.observe(done, [], 1)
         policy.finish()
-    cost = policy.stats.cost
-    assert cost.pass_seconds(1) == pytest.approx(3.0, rel=0.1)
-    cost.threads = 1
-    assert cost.pass_seconds(1) == pytest.approx(1.0, rel=0.05)
-
-
-# what passes cost
-
-
-def test_one_interrupted_pass_changes_little_and_a_few_are_forgotten():
-    cost = CostModel({1: 1.0, 2: 1.2}, 0.1)
-    cost.observe_pass(1, 50.0)
-    assert cost.pass_seconds(1) <= 1.06
-    cost.observe_pass(2, 50.0)
-    assert cost.pass_seconds(2) <= 1.6
-    for _ in range(40):
-        cost.observe_pass(1, 1.0)
-        cost.observe_pass(2, 1.2)
-    assert cost.pass_seconds(1) == pytest.approx(1.0, rel=0.01)
-    assert cost.pass_seconds(2) == pytest.approx(1.2, rel=0.03)
-
-
-def test_survives_storage_and_refuses_nonsense():
-    cost = CostModel({1: 1.0, 4: 2.0}, 0.1)
-    cost.observe_pass(1, 1.4)
-    again = CostModel.from_dict(cost.as_dict())
-    assert again.pass_seconds(4) == pytest.approx(cost.pass_seconds(4))
-    for passes in ({}, {2: 1.0}, {1: 0.0}, {1: float("nan")}):
-        with pytest.raises(SettingsError):
-            CostModel(passes, 0.1)
-
-
-def test_what_a_wide_pass_costs_besides_itself_is_learned_from_the_passes_behind_it():
-    cost = CostModel({1: 1.0, 4: 1.5}, 0.1)
-    for _ in range(100):
-        cost.observe_return(1.4)
-    assert cost.pass_seconds(4) == pytest.approx(1.9, abs=0.02)
-    assert cost.pass_seconds(1) == 1.0
-    for _ in range(200):
-        cost.observe_return(0.9)  # never below nothing
-    assert cost.pass_seconds(4) == 1.5
-
-
-def test_before_real_rounds_the_curve_never_falls_and_no_pass_costs_much_more_than_two_that_share_its_rows():
-    cost = CostModel({1: 1.0, 2: 1.9, 3: 3.08, 4: 2.93, 5: 3.97, 6: 3.83, 12: 30.0}, 0.1)
-    curve = [cost.alone(n) for n in range(1, 20)]
-    assert curve == sorted(curve)
-    assert curve[2] == pytest.approx(2.93)
-    assert curve[11] == pytest.approx(7.66)
-
-
-@given(st.dictionaries(st.integers(2, 16), st.floats(0.5, 40.0), max_size=8), st.floats(0.5, 3.0), st.booleans())
-@example({2: 1.9, 9: 1.4, 13: 4.6, 15: 5.2}, 2.4, True)  # a capped width behind interpolated ones
-def test_no_table_of_a_load_makes_a_curve_that_falls(wider, one, plain):
-    cost = CostModel({1: one, **wider}, 0.1)
-    if plain:
-        cost.observe_pass(1, cost.alone(1), 20)
-    curve = [cost.alone(n) for n in range(1, 18)]
-    assert curve == sorted(curve)
-
-
-def test_widths_that_real_rounds_found_dearer_than_a_wider_one_are_believed():
-    """A kernel takes eight rows at once and leftovers one by one."""
-    cost = CostModel({1: 1.0, 4: 1.5, 6: 3.2, 8: 1.9}, 0.1)
-    assert cost.pass_seconds(6) == pytest.approx(1.9)
-    for _ in range(20):
-        cost.observe_pass(1, 1.0)
-        cost.observe_pass(6, 3.2)
-    assert cost.pass_seconds(6) == pytest.approx(3.2, rel=0.1)
-    assert cost.pass_seconds(8) == pytest.approx(1.9)
-
-
-def test_each_number_of_threads_has_figures_of_its_own_and_begins_like_the_nearest():
-    cost = CostModel({1: 1.0, 4: 2.0}, 0.1)
-    cost.threads = 1
-    assert cost.pass_seconds(4) == pytest.approx(2.0)
-    cost.observe_pass(1, 0.5)
-    for _ in range(100):
-        cost.observe_pass(4, 1.8)
-    assert cost.pass_seconds(4) == pytest.approx(1.8, rel=0.02)
-    cost.threads = 0
-    assert cost.passes == {1: 1.0, 4: 2.0}
-
-
-def test_wide_passes_long_behind_a_plain_one_tell_of_a_slower_machine():
-    cost = CostModel({1: 1.0, 4: 1.5}, 0.1)
-    for _ in range(150):
-        cost.observe_pass(4, 3.0)
-    assert cost.pass_seconds(4) == pytest.approx(3.0, rel=0.02)
-    assert cost.pass_seconds(1) > 1.2
-
-
-def test_rounds_that_contradict_a_figure_replace_it_and_cast_doubt_on_those_never_used():
-    cost = CostModel({1: 1.0, 3: 12.0, 5: 12.0, 8: 12.0}, 0.1)
-    cost.observe_pass(1, 1.0, 20)
-    cost.observe_pass(3, 1.1)
-    assert cost.pass_seconds(3) == pytest.approx(1.1, rel=0.02)
-    assert cost.pass_seconds(8) < 2.0
-    cheap = CostModel({1: 1.0, 4: 1.1}, 0.1)
-    for _ in range(40):
-        cheap.observe_pass(1, 1.0)
-        cheap.observe_pass(4, 2.5)
-    assert cheap.pass_seconds(4) == pytest.approx(2.5, rel=0.1)
+    pace = policy.pace
+    assert pace.plain_seconds == pytest.approx(3.0, rel=0.1)
+    pace.threads = 1
+    assert pace.plain_seconds == pytest.approx(pace.least_seconds) == pytest.approx(1.0, rel=0.05)
 
 
 # copies of earlier text
@@ -265,7 +165,7 @@ PLAIN_ROUND = Round(0, 0, 0, 0, 1, 0.0, 0.0, 0.010, 0.0, plain=True)
 
 
 def lookups(passes: dict[int, float] = DEAR) -> AdaptiveDepth:
-    return AdaptiveDepth(PairStats(CostModel(dict(passes), step=0.002)), None, longest=8)
+    return AdaptiveDepth(Pace(dict(passes), 0.002), None, longest=8)
 
 
 def found(length: int, own: bool = True, agreed: int = 0) -> Match:
@@ -280,7 +180,7 @@ def said(policy: AdaptiveDepth, match: Match, right: bool, rounds: int) -> None:
 
 
 def value(policy: AdaptiveDepth, matched: int, own: bool = True, agreed: bool = False) -> float:
-    return policy.stats.averages.copies[copy_class(matched, own, agreed, resumed=False)].value
+    return policy.pace.averages.copies[copy_class(matched, own, agreed, resumed=False)].value
 
 
 def test_copies_are_proposed_once_they_were_seen_to_be_right_and_no_longer_than_that():
@@ -313,9 +213,9 @@ def test_an_unproposed_copy_is_compared_with_what_comes_in_every_kind_of_round()
 
 @pytest.mark.parametrize(("step", "copied"), [(0.0002, 0), (0.002, 1)])
 def test_a_copy_is_weighed_against_what_a_draft_earns_when_its_steps_are_paid_for(step, copied):
-    stats = PairStats(CostModel({1: 0.010, 2: 0.0101}, step))
-    stats.averages.copies[copy_class(5, own=True, agreed=False, resumed=False)] = Average(0.35, 50.0)
-    policy = AdaptiveDepth(stats, OneToOne(), longest=8)
+    pace = Pace({1: 0.010, 2: 0.0101}, step)
+    pace.averages.copies[copy_class(5, own=True, agreed=False, resumed=False)] = Average(0.35, 50.0)
+    policy = AdaptiveDepth(pace, OneToOne(), longest=8)
     assert policy.begin(0, Match([1], 5, own=True)) == copied
 
 
@@ -327,7 +227,7 @@ def test_a_passage_that_is_not_worth_copying_does_not_end_a_rest():
         assert policy.rests
         assert policy.begin(0, found(1)) == PLAIN
         policy.observe(PLAIN_ROUND, [], 2)
-    assert policy.stats.tokens == 0, "plain rounds are told together"
+    assert not policy.pace.recent(), "plain rounds are told together"
     assert policy.begin(0, NO_MATCH) == PLAIN
     said(policy, found(20), right=True, rounds=9)
     policy.begin(0, NO_MATCH)
@@ -337,7 +237,7 @@ def test_a_passage_that_is_not_worth_copying_does_not_end_a_rest():
 def test_the_next_answer_begins_where_the_pair_is():
     policy = lookups()
     said(policy, found(12), True, 30)
-    following = AdaptiveDepth(policy.stats, None, longest=8)
+    following = AdaptiveDepth(policy.pace, None, longest=8)
     assert following.begin(0, found(12)) > 0
 
 
@@ -356,13 +256,13 @@ def test_copies_that_lose_by_the_clock_are_left_out_however_cheap_wide_passes_ar
 
 @pytest.mark.parametrize("draft", [DraftSettings(mode="fixed", length=8), DraftSettings()])
 def test_no_draft_is_longer_than_what_the_target_reads_in_one_pass(draft):
-    stats = PairStats(CostModel({1: 1.0}, 0.1))
-    assert make_policy(draft, stats, OneToOne(), 5).longest == 5
-    assert make_policy(draft, stats, OneToOne(), 63).longest == (8 if draft.mode == "fixed" else 16)
+    pace = Pace({1: 1.0}, 0.1)
+    assert make_policy(draft, pace, OneToOne(), 5).longest == 5
+    assert make_policy(draft, pace, OneToOne(), 63).longest == (8 if draft.mode == "fixed" else 16)
 
 
 def test_copies_go_on_for_as_long_as_they_were_seen_to_be_right_whatever_the_longest_draft():
-    policy = AdaptiveDepth(PairStats(CostModel({1: 1.0, 41: 1.1}, 0.1)), None, longest=1)
+    policy = AdaptiveDepth(Pace({1: 1.0, 41: 1.1}, 0.1), None, longest=1)
     match, begun = Match([1] * 40, 20, own=False), []
     for _ in range(20):
         begun.append(policy.begin(0, match))

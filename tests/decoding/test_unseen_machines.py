@@ -9,7 +9,6 @@ from statistics import fmean
 
 import pytest
 
-from omnidraft.decoding.depth import PairStats
 from tests.decoding.simulation import COMPUTE_BOUND, FLAT, MEMORY_BOUND, Machine
 
 ROW = 0.010
@@ -45,7 +44,7 @@ def nothing_to_copy_and_steep(seed: int) -> Machine:
 def compared(make, seed: int) -> tuple[float, float]:
     """(over the best fixed length, over plain decoding)."""
     home = make(seed)
-    rate = home.answers(PairStats(home.cost.copy()), ANSWERS, TOKENS).rate
+    rate = home.answers(home.pace.duplicate(), ANSWERS, TOKENS).rate
     plain = make(seed).answers(0, ANSWERS, TOKENS).rate
     best = max(make(seed).answers(k, ANSWERS, TOKENS).rate for k in (1, 2, 3, 4, 6, 7))
     return rate / max(best, plain), rate / plain

@@ -43,13 +43,12 @@ def answered(assistant: Assistant, models: Path) -> tuple[str, list[str]]:
     events = list(assistant.answer(request))
     assert isinstance(events[-1] if not isinstance(events[-1], Notice) else events[-2], Finished)
     text = "".join(getattr(event, "text", "") for event in events if not isinstance(event, Notice))
-    for stats in assistant.engine.memory.pair_stats.values():
-        stats.cost.keep()  # though others may have the processors
+    assistant.engine.memory.pace.keep()  # though others may have the processors
     assistant.unload()
     return text, told
 
 
-WRONG = ['{"version": 5, "entries": []}', '{"version": 5}', "[]", "5", "{", "\0", '{"version": []}']
+WRONG = ['{"version": 6, "entries": []}', '{"version": 6}', "[]", "5", "{", "\0", '{"version": []}']
 
 
 def test_speeds_of_any_form_count_as_empty(assistant: Assistant, models: Path, caplog):

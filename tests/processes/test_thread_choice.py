@@ -16,7 +16,7 @@ BUSY = {1: 1.4, 2: 8.8, 3: 8.8, 4: 8.8, 7: 8.8, 8: 8.8}
 def idle(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Sets how many processors have nothing to do."""
     found = [2.0]
-    monkeypatch.setattr(threads.IdleProcessors, "count", lambda _: found[0])
+    monkeypatch.setattr(threads.Contention, "idle_since", lambda _: found[0])
     return lambda count: found.__setitem__(0, count)
 
 

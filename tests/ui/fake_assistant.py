@@ -78,7 +78,7 @@ class FakeAssistant:
             why_plain=lambda draft: None,
             room=lambda messages, sampling: 1000,
             written_ids=lambda begun: list(begun.ids) if begun else [],
-            memory=SimpleNamespace(pair_stats={}),
+            memory=SimpleNamespace(pace=None),
         )
         return []
 

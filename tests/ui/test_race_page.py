@@ -12,8 +12,7 @@ import pytest
 from omnidraft.app.race_job import RaceJob
 from omnidraft.app.race_view import RacePlan
 from omnidraft.app.speeds import SPEED_FILE, SpeedStore
-from omnidraft.decoding.cost import CostModel
-from omnidraft.decoding.depth import PairStats
+from omnidraft.decoding.pace import Pace
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.prompts import own_prompts, topic_prompts
 from omnidraft.lab.race import Score
@@ -187,8 +186,8 @@ def test_a_race_begins_from_the_empty_chat_and_ends_with_the_same_text(make_serv
 
 def test_where_guessing_cannot_pay_the_page_says_so(session, target):
     assert "tiny-target-a was not measured here yet" in price(session, target)
-    known = PairStats(CostModel({1: 0.01, 2: 0.024, 5: 0.042, 9: 0.09}, 0.001))
-    known.cost.keep()
-    SpeedStore(session.assistant.home.cache / SPEED_FILE).save_cost(Path(target), session.model_settings, known.cost)
+    known = Pace({1: 0.01, 2: 0.024, 5: 0.042, 9: 0.09}, 0.001)
+    known.keep()
+    SpeedStore(session.assistant.home.cache / SPEED_FILE).save_target(Path(target), session.model_settings, known)
     assert "five tokens of tiny-target-a for 4.2 times the price of one: guessing cannot pay" in price(session, target)
     assert price(session, None) == ""

@@ -278,7 +278,7 @@ class ChatView:
             now = time.monotonic()
             if now - shown >= PANEL_EVERY:
                 shown = now
-                plain = job.live.plain(session.plain_rounds.of(session.assistant.target_name))
+                plain = job.live.plain(session.plain_rounds)
                 numbers = {
                     self.side: panel(job.live, None, plain=plain, past=past, gain=gain, claim=parts.TEXT_CLAIM),
                     self.line: summary(job.live),
@@ -335,7 +335,7 @@ class ChatView:
 
     def panel_of(self, session: Session, chat: Conversation, path: list[Message]) -> str:
         last = self._last(session, chat, path)
-        plain = last.plain(session.plain_rounds.of(session.assistant.target_name)) if last else None
+        plain = last.plain(session.plain_rounds) if last else None
         reason, past = session.why_plain(draft_of(session, chat)), parts.acceptance_of(path)
         return panel(last, reason, plain=plain, past=past, gain=parts.gain_of(session), claim=parts.TEXT_CLAIM)
 

@@ -11,7 +11,7 @@ import gradio as gr
 
 from omnidraft.app import models_list
 from omnidraft.app.catalog import same_file
-from omnidraft.app.outlook import cost_of, gain
+from omnidraft.app.outlook import gain, pace_of
 from omnidraft.app.race_time import Offer
 from omnidraft.app.race_view import MOST_TOKENS, RacePlan
 from omnidraft.app.session import Session
@@ -108,21 +108,21 @@ def price(session: Session, model: str | None) -> str:
     found = listed(session, model) if model else None
     if found is None:
         return ""
-    cost, job = cost_of(session, found.path), session.race
-    if cost is None and job is not None and job.times.pairs and same_file(job.plan.target, found.path):
+    pace, job = pace_of(session, found.path), session.race
+    if pace is None and job is not None and job.times.pairs and same_file(job.plan.target, found.path):
         return ""  # it was measured beside other programs, which is not kept
-    if cost is None:
+    if pace is None:
         return _under(
             f"{escape(found.name)} was not measured here yet: how long a race takes is said after its first prompt, "
             "how long teaching does behind it."
         )
-    most = RACED * len(NAMES) * MOST_TOKENS * cost.alone(1)
+    most = RACED * len(NAMES) * MOST_TOKENS * pace.plain_seconds
     said = (
         f"A race takes at most {duration(most)} with {escape(found.name)}; how long teaching takes is said behind it."
     )
-    if gain(cost, 0.0, RIGHT) > 1:
+    if gain(pace.passes, 0.0, RIGHT) > 1:
         return _under(said)
-    times = cost.alone(FIVE) / cost.alone(1)
+    times = pace.passes.seconds(FIVE) / pace.plain_seconds
     return _under(
         f"This machine checks five tokens of {escape(found.name)} for {times:.1f} times the price of one: guessing "
         f"cannot pay for this file, even if three of five guesses were right and cost nothing. {said}"

@@ -153,7 +153,7 @@ class LlamaContext:
         parameters.n_outputs_max = self.max_rows
         most, least = settings.threads or physical_cores(), settings.threads or 1
         self.threads = ThreadChoice(settings.threads or step_threads(pass_bytes(info)), least)
-        self._prompt_threads = ThreadChoice(most, least, patience=1)  # the passes of a prompt are few, and long
+        self._prompt_threads = ThreadChoice(most, least, judged=1)  # the passes of a prompt are few, and long
         self._set_threads = most
         parameters.n_threads = parameters.n_threads_batch = most
         parameters.pooling_type = llama_cpp.LLAMA_POOLING_TYPE_NONE

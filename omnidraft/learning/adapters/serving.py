@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from omnidraft.backends.llama.model import LlamaDrafter
-from omnidraft.decoding.cost import step_seconds
+from omnidraft.decoding.measuring import step_seconds
 from omnidraft.errors import ModelError, StorageError
 from omnidraft.learning.adapters.store import AdapterStore, drafter_folder, warm_start
 from omnidraft.learning.adapters.versions import (

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from omnidraft.decoding import cost
-from omnidraft.decoding.cost import WIDTHS, CostModel, measure_costs
+from omnidraft.decoding import measuring
+from omnidraft.decoding.measuring import WIDTHS, measure_pace
+from omnidraft.decoding.pace import Pace
 from omnidraft.engine import Engine
 from tests.decoding import toys
 
@@ -16,8 +17,8 @@ from tests.decoding import toys
 def clock(monkeypatch) -> None:
     """Time as the models below spend it: what is measured depends on no other program."""
     Slow.now = 0.0
-    monkeypatch.setattr(cost, "perf_counter", lambda: Slow.now)
-    monkeypatch.setattr(cost, "Contention", lambda: SimpleNamespace(quiet_since=lambda: True))
+    monkeypatch.setattr(measuring, "perf_counter", lambda: Slow.now)
+    monkeypatch.setattr(measuring, "Contention", lambda: SimpleNamespace(quiet_since=lambda: True))
 
 
 class Slow:
@@ -38,35 +39,35 @@ class Slow:
 
 def test_measures_every_width_of_a_quick_model_and_leaves_the_caches_empty():
     target, drafter = Slow(toys.target(), 0.002, 0.001), Slow(toys.drafter(), 0.001, 0.0)
-    cost = measure_costs(target, drafter, 1.0)
-    assert set(cost.passes) == set(WIDTHS)
+    pace = measure_pace(target, drafter, 1.0)
+    assert set(pace.passes.figures) == set(WIDTHS)
     for rows in WIDTHS:
-        assert cost.passes[rows] == pytest.approx(0.002 + 0.001 * rows)
-    assert cost.step == pytest.approx(0.001)
+        assert pace.passes.seconds(rows) == pytest.approx(0.002 + 0.001 * rows)
+    assert pace.step == pytest.approx(0.001)
     assert target.tokens == [] == drafter.tokens
 
 
 def test_a_slow_model_keeps_to_the_budget():
-    cost = measure_costs(Slow(toys.target(), 0.3, 0.0), Slow(toys.drafter(), 0.001, 0.0), 0.5)
+    pace = measure_pace(Slow(toys.target(), 0.3, 0.0), Slow(toys.drafter(), 0.001, 0.0), 0.5)
     assert Slow.now < 1.1  # one pass each for the context and the row may overrun
-    assert list(cost.passes) == [1]
+    assert list(pace.passes.figures) == [1]
 
 
 def test_where_there_is_time_for_two_widths_they_show_what_a_row_adds():
-    found = measure_costs(Slow(toys.target(), 0.03, 0.01), None, 0.5)
-    assert set(found.passes) == {1, 4}
-    assert found.alone(8) == pytest.approx(0.11)
+    found = measure_pace(Slow(toys.target(), 0.03, 0.01), None, 0.5)
+    assert set(found.passes.figures) == {1, 4}
+    assert found.passes.seconds(8) == pytest.approx(0.11)
 
 
 def test_the_first_answer_waits_half_a_second_for_it():
     """Of a model with passes like those of half a billion parameters."""
     known = Engine(Slow(toys.target(), 0.02, 0.005), None).measured()
     assert Slow.now < 0.6
-    assert known.alone(8) == pytest.approx(0.06)
+    assert known.passes.seconds(8) == pytest.approx(0.06)
 
 
 def test_a_target_that_cannot_rewind_is_measured_for_single_rows_only():
-    assert list(measure_costs(Slow(toys.target(can_rewind=False), 0.001, 0.0), None, 0.2).passes) == [1]
+    assert list(measure_pace(Slow(toys.target(can_rewind=False), 0.001, 0.0), None, 0.2).passes.figures) == [1]
 
 
 class Turning(Slow):
@@ -84,14 +85,14 @@ class Turning(Slow):
 
 
 def test_a_wide_pass_costs_what_turning_to_it_and_back_takes():
-    cost = measure_costs(Turning(toys.target(), 0.002, 0.003), None, 2.0)
-    assert cost.pass_seconds(1) == pytest.approx(0.002)
+    pace = measure_pace(Turning(toys.target(), 0.002, 0.003), None, 2.0)
+    assert pace.plain_seconds == pytest.approx(0.002)
     for rows in (2, 6, 12):
-        assert cost.pass_seconds(rows) == pytest.approx(0.008)
+        assert pace.extra(rows) == pytest.approx(0.006)
     for _ in range(200):
-        cost.observe_pass(4, 0.005)  # what the wide pass itself shows of it
-    assert cost.pass_seconds(4) == pytest.approx(0.008)
-    assert CostModel.from_dict(cost.as_dict()).pass_seconds(4) == pytest.approx(cost.pass_seconds(4))
+        pace.passes.observe(4, 0.005)  # what the wide pass itself shows of it
+    assert pace.extra(4) == pytest.approx(0.006)
+    assert Pace.from_dict(pace.as_dict()).extra(4) == pytest.approx(pace.extra(4))
 
 
 class Once(Slow):
@@ -108,23 +109,23 @@ class Once(Slow):
 
 
 def test_a_first_pass_a_hundred_times_too_slow_counts_for_nothing():
-    cost = measure_costs(Once(toys.target(), {1: 0.3, 2: 0.2}), None, 1.5)
-    assert set(cost.passes) == set(WIDTHS)
-    assert cost.pass_seconds(1) == pytest.approx(0.003)
+    pace = measure_pace(Once(toys.target(), {1: 0.3, 2: 0.2}), None, 1.5)
+    assert set(pace.passes.figures) == set(WIDTHS)
+    assert pace.plain_seconds == pytest.approx(0.003)
 
 
 def test_interrupted_passes_say_nothing_about_the_model():
     """A third of all passes: they do not agree with the others."""
     stalls = dict.fromkeys(range(3, 400, 3), 0.05)
-    cost = measure_costs(Once(toys.target(), stalls), None, 10.0)
+    pace = measure_pace(Once(toys.target(), stalls), None, 10.0)
     for rows in WIDTHS:
-        assert cost.alone(rows) == pytest.approx(0.002 + 0.001 * rows)
+        assert pace.passes.seconds(rows) == pytest.approx(0.002 + 0.001 * rows)
 
 
 def test_nothing_is_kept_that_was_measured_while_others_had_the_processors(monkeypatch):
-    monkeypatch.setattr(cost, "Contention", lambda: SimpleNamespace(quiet_since=lambda: False))
-    found = measure_costs(Slow(toys.target(), 0.002, 0.001), None, 1.0)
-    assert found.pass_seconds(1) == pytest.approx(0.003)
-    assert found.kept is None
+    monkeypatch.setattr(measuring, "Contention", lambda: SimpleNamespace(quiet_since=lambda: False))
+    found = measure_pace(Slow(toys.target(), 0.002, 0.001), None, 1.0)
+    assert found.plain_seconds == pytest.approx(0.003)
+    assert found.stored is None
     found.keep()
-    assert CostModel.from_dict(found.kept).passes == pytest.approx(found.passes)
+    assert found.stored is not None
