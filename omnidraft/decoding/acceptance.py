@@ -128,6 +128,8 @@ class Averages:
         first, later, per_piece, look, *copies = (_average(value, weight) for value, weight in data)
         if len(copies) != len(_copies()):
             raise ValueError("averages of copies by another division")
+        if per_piece.value <= 0:
+            raise ValueError("pieces that never make a token")
         return cls(first, later, per_piece, look, copies)
 
 

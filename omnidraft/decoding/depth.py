@@ -77,6 +77,7 @@ class AdaptiveDepth(LengthPolicy):
         if copied and not (drafts and promised > gain):
             return copied
         if drafts:
+            self._tries = 0
             return 0
         if self._tries == 0:
             wait = self.pace.draft.patience.left(self._price()) if self._drafts else REST

@@ -117,7 +117,7 @@ class _Answer:
         if self.speculation is not None and not first:
             guess = self.speculation.guess(self._picker, position, self._room())
         proposals = guess.proposals
-        before = perf_counter()
+        threads, before = getattr(self.target, "threads", None), perf_counter()
         rows = self.target.extend([self.committed[-1], *(p.target_id for p in proposals)], len(proposals) + 1)
         after = perf_counter()
         if np.isnan(rows[-1].max()):
@@ -139,7 +139,7 @@ class _Answer:
             verify=after - before,
             other=perf_counter() - start - (after - before) - guess.draft - guess.translate,
             copied=sum(p.origin == "lookup" for p in proposals),
-            threads=getattr(self.target, "threads", None),
+            threads=threads,
             plain=not (guess.drafted or proposals or self._wide),
             forced=sum(p.origin == "forced" for p in proposals),
         )

@@ -107,7 +107,7 @@ class Pace:
     @property
     def least_seconds(self) -> float:
         """C(1) with the number of threads that is quickest."""
-        return min(times.plain for times in self._by_threads.values())
+        return min(times.plain for times in self._by_threads.copy().values())
 
     @property
     def rate(self) -> float:
@@ -176,6 +176,7 @@ class Pace:
         made = self.duplicate()
         made._step, made.averages, made.head, made.offset = Usual(step), Averages(), AcceptanceHead(), 0.0
         made.draft, made.copy, made.expected = Proposer(), Proposer(), True
+        made._tokens = made._seconds = 0.0
         made.stored = self.stored and {**self.stored, "step": step}
         return made
 
@@ -184,6 +185,7 @@ class Pace:
         self.draft.patience.renew()
         if step is not None:
             self._step = Usual(step)
+            self.stored = self.stored and {**self.stored, "step": step}
 
     def keep(self) -> None:
         """What passes and steps take now was measured without other programs: it may be stored."""

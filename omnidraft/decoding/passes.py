@@ -37,7 +37,7 @@ class PassTimes:
     @property
     def figures(self) -> dict[int, float]:
         """Seconds by rows, of those that were measured or used."""
-        return {n: self.seconds(n) for n in sorted({*self.measured, *self._found})}
+        return {n: self.seconds(n) for n in sorted({*self.measured, *self._found.copy()})}
 
     @property
     def plain(self) -> float:
@@ -48,10 +48,11 @@ class PassTimes:
         return self.plain + self.added(rows)
 
     def added(self, rows: int) -> float:
-        """C(rows) - C(1)."""
-        if rows >= len(self._added):
-            self._added = self._work_out(max(2 * rows, 16, *self._found))
-        return self._plain.value * self._added[rows]
+        """C(rows) - C(1). Safe from other threads."""
+        added = self._added
+        if rows >= len(added):
+            added = self._added = self._work_out(rows)
+        return self._plain.value * added[rows]
 
     def is_used(self, rows: int) -> bool:
         """Whether a real round had so many rows, or more."""
@@ -78,20 +79,20 @@ class PassTimes:
         self._added = []
         return True
 
-    def _work_out(self, widest: int) -> list[float]:
-        """What rows add was measured; how far that is right, real rounds of near widths tell."""
-        rows = np.arange(widest + 1)
+    def _work_out(self, least: int) -> list[float]:
+        """What rows add, for `least` of them and more, was measured; how far that is right, real rounds of near widths
+        tell."""
+        found = self._rising()
+        rows = np.arange(max(2 * least, 16, *found) + 1)
         added = _line(rows, self.measured) / self.measured[1] - 1 + NOISE
-        if self._found:
-            found = self._rising()
+        if found:
             added *= np.interp(rows, list(found), [figure / added[n] for n, figure in found.items()])
         return [0.0, 0.0, *(added[2:] - NOISE).tolist()]
 
     def _rising(self) -> dict[int, float]:
         """What real rounds found that rows add, in order of rows: before it is settled no more than for wider ones."""
         found, least = {}, inf
-        for rows in sorted(self._found, reverse=True):
-            usual = self._found[rows]
+        for rows, usual in sorted(self._found.copy().items(), reverse=True):
             figure = max(usual.value - 1, 0.0) + NOISE
             found[rows] = figure if usual.settled else min(figure, least)
             least = min(least, found[rows])

@@ -1,7 +1,7 @@
 """The settings, one small frozen dataclass per concern, each checked when it is made.
 
 An instance that exists is valid. Every field carries one line of help and its accepted range (`describe`).
-Knows nothing of files (settings_file.py) and of who applies a setting.
+Knows nothing of files (file.py) and of who applies a setting.
 """
 
 from __future__ import annotations

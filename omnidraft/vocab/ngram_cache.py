@@ -328,7 +328,9 @@ def rank(entry: Entry, policy: str) -> Rank:
         return (1, entry.last_use)
     if policy == "lfu":
         return (1, entry.hits, entry.last_use)
-    return (1, entry.key, entry.last_use)
+    if policy == "lfu-aging":
+        return (1, entry.key, entry.last_use)
+    raise ValueError(f"no such policy: {policy}")
 
 
 class EvictionOrder:

@@ -198,5 +198,4 @@ def test_another_drafter_drafts_for_a_target_whose_file_is_gone(make, models, tm
     assert session.assistant.target is model
     assert second.reused_tokens >= first.prompt_tokens
     assert second.proposed
-    cost = next(iter(session.assistant.engine.memory.pair_stats.values())).cost
-    assert len(cost.passes) > 1, "the target's passes are still known"
+    assert len(session.assistant.engine.memory.pace.passes.figures) > 1, "the target's passes are still known"

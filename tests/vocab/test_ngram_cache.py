@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from sqlitedict import SqliteDict
 
 from omnidraft.errors import StorageError
-from omnidraft.settings.config import CacheSettings
+from omnidraft.settings.config import CacheSettings, describe
 from omnidraft.vocab import NgramCache
 from tests.vocab.conftest import pair_map
 
-POLICIES = ("lru", "lfu", "lfu-aging")
+POLICIES = next(s.rule.choices for s in describe(CacheSettings) if s.name == "policy")
 
 
 @pytest.fixture

@@ -127,7 +127,7 @@ def test_a_candidate_that_new_answers_prove_is_served_as_it_was_where_what_it_le
 ):
     monkeypatch.setattr(evaluate, "ENOUGH", 1)
     monkeypatch.setattr(evaluate, "FEWEST", 1)
-    update = world.update(learning_rate=0.05)
+    update = world.update(learning_rate=0.5)
     assert update.outcome == "published"
     served = world.store.current()
     weights = read_weights(served.weights)
