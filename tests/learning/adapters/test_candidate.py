@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from omnidraft.learning.adapters.store import FILE, AdapterStore, Candidate, keep_candidate, read_candidate
+from omnidraft.learning.adapters.versions import digest
 from omnidraft.learning.training import worker
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import Verdict
@@ -91,6 +92,30 @@ def test_an_update_goes_on_from_what_was_refused_and_is_held_against_what_is_ser
     assert same(read_weights(served.weights), first.weights)
     assert "elsewhere" in served.meta.chats
     assert read_candidate(world.store.folder) is None
+
+
+@pytest.mark.parametrize("against", [{"falls": True}, {"ruined": True}])
+def test_what_new_answers_prove_is_served_as_it_was_where_held_out_ones_speak_against_what_it_learned_since(
+    world, verdicts, against
+):
+    world.add(world.records[:8])
+    world.update(passes=1)
+    candidate = read_candidate(world.store.folder)
+    verdicts[:] = [Verdict(False, "worse", **against), Verdict(True, "proved")]
+    world.add(world.records[8:16])
+    update = world.update(passes=1)
+    served = world.store.current()
+    assert same(read_weights(served.weights), candidate.weights)
+    assert served.meta.chats == candidate.chats  # it knows nothing of the answers that proved it
+    assert set(served.meta.before) == set(served.meta.after) == {"old", "new", "unseen"}
+    assert (update.before, update.after) == (served.meta.before, served.meta.after)  # what is told of it
+    going_on = read_candidate(world.store.folder)
+    if "ruined" in against:
+        assert going_on is None
+        return
+    assert (going_on.base, going_on.behind) == (digest(served.weights), 1)
+    assert set(going_on.chats) > set(served.meta.chats)
+    assert going_on.through == served.meta.through == world.store.through
 
 
 def spoiled(weights):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from omnidraft.learning.adapters.store import read_candidate
-from omnidraft.learning.adapters.versions import digest, merged_path, write_merged
+from omnidraft.learning.adapters.versions import merged_path, write_merged
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ExpansionTable, ReplayStore
 from omnidraft.learning.training import evaluate, frozen
@@ -120,25 +120,6 @@ def test_new_answers_that_prove_a_candidate_serve_it_with_what_it_learned_of_the
     assert any((weights[name] != matrix).any() for name, matrix in refused.weights.items())
     assert set(served.meta.chats) > set(refused.chats)
     assert read_candidate(world.store.folder) is None
-
-
-def test_a_candidate_that_new_answers_prove_is_served_as_it_was_where_what_it_learned_of_them_is_worse(
-    world, refused, monkeypatch
-):
-    monkeypatch.setattr(evaluate, "ENOUGH", 1)
-    monkeypatch.setattr(evaluate, "FEWEST", 1)
-    update = world.update(learning_rate=0.5)
-    assert update.outcome == "published"
-    served = world.store.current()
-    weights = read_weights(served.weights)
-    assert all((weights[name] == matrix).all() for name, matrix in refused.weights.items())
-    assert served.meta.chats == refused.chats  # it knows nothing of the answers that proved it
-    assert set(served.meta.before) == set(served.meta.after) == {"old", "new", "unseen"}
-    assert (update.before, update.after) == (served.meta.before, served.meta.after)  # what is told of it
-    going_on = read_candidate(world.store.folder)
-    assert (going_on.base, going_on.behind) == (digest(served.weights), 1)
-    assert set(going_on.chats) > set(served.meta.chats)
-    assert going_on.through == served.meta.through == world.store.through
 
 
 def test_answers_that_a_candidate_is_worse_on_do_not_serve_it(world, monkeypatch):
