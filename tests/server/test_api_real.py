@@ -48,7 +48,7 @@ def test_a_plugin_gets_the_middle_in_llama_cpps_form(qwen, stream):
     assert '"stop": true' in parts[-1]
 
 
-@pytest.mark.parametrize("extra", [100_000, 300_000])
+@pytest.mark.parametrize("extra", [100_000, pytest.param(300_000, marks=pytest.mark.slow)])
 def test_what_editors_send_along_is_taken_and_trimmed(qwen, extra):
     """Files that fill the context several times over: what stands at the gap is read."""
     files = [{"filename": f"{n}.py", "text": f"def f{n}():\n    return {n}\n" * (extra // 250)} for n in range(10)]

@@ -56,7 +56,7 @@ def test_on_a_phone_all_of_the_chat_is_within_reach(server, pages):
     page.click("#od-send")
     page.wait_for_selector("#od-stop", state="visible")
     inside(page, "#od-stop", "#od-box textarea", "#od-attach")
-    page.wait_for_function("(document.querySelector('#od-chat .bot-row .message')?.innerText || '').length > 3")
+    page.wait_for_selector("#od-chat .bot-row .message p:not(:has(em))")  # not what stands there before it begins
     page.click("#od-stop")
     wait_idle(page)
     inside(page, "#od-send", "#od-chat .bot-row .od-turn button[title=Copy]")
