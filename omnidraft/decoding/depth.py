@@ -67,8 +67,7 @@ class AdaptiveDepth(LengthPolicy):
         self._drafted.begin()
         self._tell_plain()
         self._rest = 0
-        if not self.pace.plain.left(TRIAL):
-            self.pace.plain.tried()
+        if self.pace.asks_for_plain:
             return self._plainly(RENEWING)
         drafts, promised = False, self._promised()
         if self._drafts:
@@ -188,7 +187,8 @@ class AdaptiveDepth(LengthPolicy):
             return
         pace.observe(done.emitted, seconds)
         if done.copied:
-            pace.copy.observe(done.emitted, (seconds + pace.fixed) / pace.plain_seconds)
+            rounds = (seconds + pace.fixed) / pace.plain_seconds
+            pace.copy.observe(done.emitted, rounds, recent=pace.plain_is_recent)
             pace.passes.observe(done.proposed + 1, seconds)
         elif done.drafted or proposals:
             self._observe_draft(done, proposals, said, seconds)
@@ -214,7 +214,8 @@ class AdaptiveDepth(LengthPolicy):
         if proposals:
             pace.passes.observe(done.proposed + 1, seconds - drafting)
         if proposals or not self._trying:  # a try that only looked says nothing about proposing
-            pace.draft.observe(done.emitted, (seconds - reading) / pace.plain_seconds)
+            rounds = (seconds - reading) / pace.plain_seconds
+            pace.draft.observe(done.emitted, rounds, recent=pace.plain_is_recent)
         if self._unproposed:
             self._drafted.learn(self._unproposed[:1], 1, int(self._unproposed[0].target_id == said), 0)
         else:

@@ -20,29 +20,34 @@ from omnidraft.processes.trying import FIRST, Patience, Usual
 # Plain rounds that a way to propose may lose before it is left, and those that a trial of it may.
 PURSE, TRIAL = 6.0, 2.0
 _RECENT = 180.0  # seconds
+RECENT = 16  # rounds since the last plain one, from which on that may be of another time
 
 
 class Proposer:
     """A way to propose (the drafter, copies) as the clock sees it. purse: plain rounds that it may still lose; what was
-    gained long ago excuses nothing, so that it is never fuller than at first (Page's CUSUM, 1954)."""
+    gained long ago excuses nothing, so that it is never fuller than at first (Page's CUSUM, 1954). doubted: it lost
+    against plain rounds of long ago, which the machine's slowing down would explain too: new ones decide."""
 
     def __init__(self, *, left: bool = False) -> None:
         self.purse = 0.0 if left else PURSE
         self.patience = Patience()
         self.gained, self.took = 0.0, 0.0  # tokens, and what they took in plain rounds; fading
+        self.doubted = False
 
     @property
     def left(self) -> bool:
         return self.purse <= 0
 
-    def observe(self, tokens: int, rounds: float) -> None:
-        """A round made so many tokens in the time of so many plain rounds. One alone decides nothing, since it may have
-        been interrupted."""
+    def observe(self, tokens: int, rounds: float, *, recent: bool = True) -> None:
+        """A round made so many tokens in the time of so many plain rounds, `recent` ones. One alone decides nothing,
+        since it may have been interrupted."""
         rounds = min(rounds, tokens + TRIAL)
         self.gained, self.took = KEEP * self.gained + tokens, KEEP * self.took + rounds
         self.purse = min(self.purse + tokens - rounds, PURSE)
         if self.purse == PURSE:
             self.patience.renew()
+        elif self.left and not recent:
+            self.purse, self.doubted = TRIAL, True
 
     def try_again(self) -> None:
         """What it loses from here on is the price of trying."""
@@ -126,6 +131,20 @@ class Pace:
         return self.expected and not self.draft.left
 
     @property
+    def asks_for_plain(self) -> bool:
+        """Whether plain rounds are due, to compare with."""
+        if self.draft.doubted or self.copy.doubted:
+            return True
+        due = not self.plain.left(TRIAL)
+        if due:
+            self.plain.tried()
+        return due
+
+    @property
+    def plain_is_recent(self) -> bool:
+        return self.plain.waited <= RECENT
+
+    @property
     def lost(self) -> float | None:
         """The share of its speed that drafting lost before the clock ended it; None if it did not, or it hardly lost
         any."""
@@ -148,6 +167,7 @@ class Pace:
         self.plain.waited = 0.0
         for proposer in (self.draft, self.copy):
             proposer.patience.waited += rounds
+            proposer.doubted = False
             if changed:
                 proposer.patience.renew()
         if changed:

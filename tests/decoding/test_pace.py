@@ -201,6 +201,20 @@ def test_knows_what_drafting_lost_before_it_was_ended():
     assert 0.05 <= pace.lost <= 0.25
 
 
+def test_what_lost_against_plain_rounds_of_long_ago_is_held_against_new_ones_first():
+    pace = Pace({1: 1.0}, 0.1)
+    while not pace.draft.doubted:  # the machine has become a quarter slower
+        pace.observe(1, 1.25)
+        pace.draft.observe(1, 1.25, recent=pace.plain_is_recent)
+    assert pace.asks_for_plain
+    assert not pace.draft.left
+    pace.observe_plain([1.25] * 7)
+    assert not pace.asks_for_plain
+    while not pace.draft.left:  # but here it is drafting that costs as much, which new ones show
+        pace.draft.observe(1, 1.25, recent=pace.plain_is_recent)
+    assert pace.plain_is_recent
+
+
 def test_tries_in_vain_come_ever_more_rarely_and_soon_where_something_changed():
     patience, tried = Patience(), []
     for round_ in range(4000):
