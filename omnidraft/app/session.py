@@ -164,10 +164,9 @@ class Session:
 
     def target_or_none(self) -> Path | None:
         """`target_path`; None if there is none."""
-        try:
+        with contextlib.suppress(OmniDraftError):
             return self.target_path()
-        except OmniDraftError:
-            return None
+        return None
 
     def drafter_path(self, target: Path | None = None) -> Path | None:
         """The drafter that drafts, or would, for this target or the one in use; None if there is none."""
@@ -337,8 +336,7 @@ class Session:
         return mark
 
     def forget(self, chat: str) -> Forgotten:
-        """Delete a conversation for good, with what was learned from it. StorageError if it is not there, Busy while
-        another answer is being written."""
+        """Delete it for good, with what was learned from it. StorageError if it is not there, Busy beside an answer."""
         self.store.get(chat)
         self.end_writing(chat)
         gone = self.assistant.forget(self.store, chat)
@@ -397,7 +395,6 @@ class Session:
         return choose_target(self._wanted[0], self.assistant.home, self.assistant.settings)
 
     def _is_own(self, target: Path) -> bool:
-        try:
+        with contextlib.suppress(ModelError):
             return same_file(self._own_target(), target)
-        except ModelError:
-            return False
+        return False

@@ -67,7 +67,8 @@ class AdaptiveDepth(LengthPolicy):
         self._drafted.begin()
         self._tell_plain()
         self._rest = 0
-        if self.pace.asks_for_plain:
+        if self.pace.plain_is_due:
+            self.pace.plain.tried()
             return self._plainly(RENEWING)
         drafts, promised = False, self._promised()
         if self._drafts:

@@ -14,13 +14,12 @@ from time import monotonic
 
 from omnidraft.decoding.acceptance import KEEP, AcceptanceHead, Averages
 from omnidraft.decoding.passes import PassTimes
-from omnidraft.errors import SettingsError
 from omnidraft.processes.trying import FIRST, Patience, Usual
 
 # Plain rounds that a way to propose may lose before it is left, and those that a trial of it may.
 PURSE, TRIAL = 6.0, 2.0
-_RECENT = 180.0  # seconds
-RECENT = 16  # rounds since the last plain one, from which on that may be of another time
+_MINUTES = 180.0  # seconds that plain rounds are told of
+_LONG_AGO = 16  # rounds since the last plain one, from which on that may be of another time
 
 
 class Proposer:
@@ -65,8 +64,6 @@ class Pace:
     """
 
     def __init__(self, passes: Mapping[int, float], step: float, fixed: float = 0.0) -> None:
-        if 1 not in passes or any(n < 1 or not 0 < s < float("inf") for n, s in passes.items()):
-            raise SettingsError("A pace needs a positive time for a pass of one row, and for every other width.")
         self._by_threads = {0: PassTimes(passes)}  # 0: as opened
         self._threads = 0
         self._step, self._fixed = Usual(step), Usual(fixed)
@@ -131,18 +128,13 @@ class Pace:
         return self.expected and not self.draft.left
 
     @property
-    def asks_for_plain(self) -> bool:
-        """Whether plain rounds are due, to compare with."""
-        if self.draft.doubted or self.copy.doubted:
-            return True
-        due = not self.plain.left(TRIAL)
-        if due:
-            self.plain.tried()
-        return due
+    def plain_is_due(self) -> bool:
+        """Whether plain rounds come next, to compare with."""
+        return self.draft.doubted or self.copy.doubted or not self.plain.left(TRIAL)
 
     @property
     def plain_is_recent(self) -> bool:
-        return self.plain.waited <= RECENT
+        return self.plain.waited <= _LONG_AGO
 
     @property
     def lost(self) -> float | None:
@@ -175,7 +167,7 @@ class Pace:
 
     def recent(self) -> list[float]:
         """Seconds of the plain rounds of the last minutes: other programs come and go. Safe from other threads."""
-        since = monotonic() - _RECENT
+        since = monotonic() - _MINUTES
         return [took for when, took in self._recent if when >= since]
 
     def observe_steps(self, steps: float, seconds: float) -> None:
@@ -227,7 +219,7 @@ class Pace:
         if not (min(tables) >= 0 and all(seconds >= 0 and isfinite(seconds) for seconds in (step, fixed))):
             raise ValueError("steps that take no time, or for ever")
         made = cls(tables[0], step, fixed)
-        made._by_threads = {threads: cls(table, step).passes for threads, table in tables.items()}
+        made._by_threads = {threads: PassTimes(table) for threads, table in tables.items()}
         made.averages, made.head = Averages.from_list(data["averages"]), AcceptanceHead.from_dict(data["head"])
         made.expected, made.draft = bool(data["expected"]), Proposer(left=bool(data["left"]))
         made.keep()

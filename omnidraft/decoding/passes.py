@@ -12,6 +12,7 @@ from math import inf
 
 import numpy as np
 
+from omnidraft.errors import SettingsError
 from omnidraft.processes.trying import Usual
 
 # What one more row adds to a pass before any was measured: between flat (0.05) and steep (0.9) kernels, near enough to
@@ -28,6 +29,9 @@ class PassTimes:
     right, until real rounds say otherwise."""
 
     def __init__(self, measured: Mapping[int, float]) -> None:
+        """SettingsError for times that are none."""
+        if 1 not in measured or any(n < 1 or not 0 < s < inf for n, s in measured.items()):
+            raise SettingsError("A pace needs a positive time for a pass of one row, and for every other width.")
         widths = sorted(measured, reverse=True)
         self.measured = dict(sorted(zip(widths, accumulate((measured[n] for n in widths), min), strict=True)))
         self._plain = Usual(self.measured[1])

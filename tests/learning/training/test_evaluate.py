@@ -54,6 +54,13 @@ def test_unseen_answers_do_not_make_up_for_a_fall_on_those_held_out(change, acce
     assert accepted or "held-out answers would fall" in verdict.reason
 
 
+def test_a_fall_on_one_or_two_answers_takes_nothing_from_what_unseen_ones_prove():
+    noise = np.resize([0.7, -0.7], 400)
+    other = replace(scores(0.5, answers=2), overlap=scores(0.5).overlap - 0.02 + 2 * noise)
+    before = {"old": scores(0.5, answers=2), "unseen": scores(0.2)}
+    assert judge(before, {"old": other, "unseen": scores(0.9)}).accepted
+
+
 @pytest.mark.parametrize(("new", "accepted"), [(0.06, True), (0.04, False)])
 def test_one_or_two_answers_decide_by_whether_they_rise(new, accepted):
     before = scores(0.5, answers=1)
