@@ -16,6 +16,7 @@ import math
 import os
 import sys
 from collections import deque
+from collections.abc import Hashable
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -44,14 +45,15 @@ class ThreadChoice:
         self.count = self.most = most
         self._ladder = [count for count in ladder(most) if count >= least]
         self._judged = judged
-        self._usual: dict[tuple[int, int], Usual] = {}  # (threads, kind of pass): seconds
+        self._usual: dict[tuple[int, Hashable], Usual] = {}  # (threads, kind of pass): seconds
         self._recent: deque[tuple[float, float]] = deque(maxlen=judged)  # (seconds, usual ones) of the last passes
         self._patience = {_FEWER: Patience(), _MORE: Patience()}
         self._trial: _Trial | None = None
         self._processors = Contention()
 
-    def passed(self, kind: int, seconds: float) -> None:
-        """A pass with `count` threads took `seconds`. kind: passes of the same one cost alike, such as their rows."""
+    def passed(self, kind: Hashable, seconds: float) -> None:
+        """A pass with `count` threads took `seconds`. kind: passes of the same one cost alike, such
+        as their rows, and whether others had the caches meanwhile."""
         if len(self._ladder) < 2:
             return
         usual = self._learn(kind, seconds)
@@ -68,7 +70,7 @@ class ThreadChoice:
             self._trial = _Trial(self.count, due, self._slowness())
             self.count = self._ladder[self._ladder.index(self.count) + due]
 
-    def _learn(self, kind: int, seconds: float) -> float:
+    def _learn(self, kind: Hashable, seconds: float) -> float:
         """The usual seconds of such a pass until now."""
         usual = self._usual.setdefault((self.count, kind), Usual(seconds))
         before = usual.value
@@ -88,7 +90,7 @@ class ThreadChoice:
             return not waits or self._slowness() > _STALLED
         return not waits and (patience.waited >= LAST * self._judged or self._processors.idle_since() >= _SPARE)
 
-    def _go_on(self, trial: _Trial, kind: int, seconds: float) -> None:
+    def _go_on(self, trial: _Trial, kind: Hashable, seconds: float) -> None:
         before = self._usual.get((trial.before, kind))
         trial.add(seconds, before.value if before is not None else None)
         if not trial.is_over(self._judged):

@@ -67,3 +67,15 @@ def test_a_number_that_was_set_is_kept(idle):
     choice = ThreadChoice(2, least=2)
     run(choice, BUSY, 100)
     assert choice.count == 2
+
+
+def test_steps_of_drafts_behind_passes_of_another_model_are_no_stall(idle):
+    """Of a draft the first step reads its weights from memory, later ones from the caches."""
+    choice, draw = ThreadChoice(2), random.Random(0)
+    fewer = passes = 0
+    for _ in range(400):
+        for step in range(draw.randint(1, 6)):
+            fewer, passes = fewer + (choice.count < 2), passes + 1
+            seconds = SILENT[choice.count] * draw.uniform(0.9, 1.1) * (1 if step else draw.uniform(3, 5))
+            choice.passed((1, step == 0), seconds)
+    assert fewer < 0.05 * passes

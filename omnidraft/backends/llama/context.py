@@ -155,6 +155,7 @@ class LlamaContext:
         self.threads = ThreadChoice(settings.threads or step_threads(pass_bytes(info)), least)
         self._prompt_threads = ThreadChoice(most, least, judged=1)  # the passes of a prompt are few, and long
         self._set_threads = most
+        self._computed = 0.0  # when a pass last ended
         parameters.n_threads = parameters.n_threads_batch = most
         parameters.pooling_type = llama_cpp.LLAMA_POOLING_TYPE_NONE
         parameters.type_k = _KV_TYPES[settings.kv_type]
@@ -202,7 +203,9 @@ class LlamaContext:
             if rows > count:
                 self.cut(position + count)
             taken = perf_counter() - begun
-            threads.passed(*(count, taken) if narrow else (count.bit_length(), taken / count))
+            rested = begun - self._computed > taken  # others had the caches meanwhile: such passes take longer
+            self._computed = begun + taken
+            threads.passed(*((count, rested), taken) if narrow else (count.bit_length(), taken / count))
         return code
 
     def open_eyes(self, projector: Path) -> Eyes:
