@@ -32,7 +32,7 @@ def measure_pace(target: LanguageModel, drafter: DraftModel | None, budget: floa
     widths = [width for width in WIDTHS if width <= widest]
     for done, width in enumerate(widths):
         tell("measuring what passes take", done / len(widths))
-        if width > 1 and perf_counter() + 2 * longest * _REPEATS > end:
+        if width > 1 and perf_counter() + 2 * longest > end:
             break
         times = _width_seconds(target, width, end)
         found[width], longest = min(times), max(longest, *times)
