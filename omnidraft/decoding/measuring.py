@@ -9,6 +9,7 @@ from time import perf_counter
 
 from omnidraft.backends.base import DraftModel, LanguageModel
 from omnidraft.decoding.pace import Pace
+from omnidraft.decoding.passes import HOPE
 from omnidraft.processes.contention import Contention
 from omnidraft.processes.progress import tell
 
@@ -36,6 +37,8 @@ def measure_pace(target: LanguageModel, drafter: DraftModel | None, budget: floa
             break
         times = _width_seconds(target, width, end)
         found[width], longest = min(times), max(longest, *times)
+        if width > 1 and len(times) == 1:  # which may have been interrupted
+            found[width] = min(found[width], (1 + HOPE * (width - 1)) * found[1])
     fixed = _fixed_seconds(target, found[1], min(4, widest)) if len(found) == len(widths) else 0.0
     step = step_seconds(drafter) if drafter is not None else found[1]
     target.rewind(0)
