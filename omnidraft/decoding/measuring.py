@@ -22,21 +22,22 @@ _REPEATS = 3
 def measure_pace(target: LanguageModel, drafter: DraftModel | None, budget: float) -> Pace:
     """Of as many widths of passes as `budget` (seconds) allows, and of draft steps. Empties both caches.
 
-    A large model whose single pass uses much of the budget keeps that one figure; real rounds fill in the rest. Nothing
-    is worth storing if others used the processors meanwhile.
+    Single rows take half of it at most, so that of a large model four rows are measured too. One whose single pass uses
+    much of the budget keeps that one figure; real rounds fill in the rest. Nothing is worth storing if others used the
+    processors meanwhile.
     """
-    contention, found = Contention(), {}
+    contention, found = Contention(), dict[int, float]()
     _pass_seconds(target, 1)  # pays for pages and buffers
     start = perf_counter()
-    end, longest = start + budget, 0.0
+    end = start + budget
     widest = getattr(target, "widest", max(WIDTHS)) if target.can_rewind else 1
     widths = [width for width in WIDTHS if width <= widest]
     for done, width in enumerate(widths):
         tell("measuring what passes take", done / len(widths))
-        if width > 1 and perf_counter() + 2 * longest > end:
+        if width > 1 and perf_counter() + 2 * max(found.values()) > end:
             break
-        times = _width_seconds(target, width, end)
-        found[width], longest = min(times), max(longest, *times)
+        times = _width_seconds(target, width, end if width > 1 else start + budget / 2)
+        found[width] = min(times)
         if width > 1 and len(times) == 1:  # which may have been interrupted
             found[width] = min(found[width], (1 + HOPE * (width - 1)) * found[1])
     fixed = _fixed_seconds(target, found[1], min(4, widest)) if len(found) == len(widths) else 0.0

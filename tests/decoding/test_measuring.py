@@ -62,10 +62,10 @@ def test_where_there_is_time_for_two_widths_they_show_what_a_row_adds():
 
 def test_one_pass_of_four_rows_says_what_rows_add_unless_it_was_interrupted():
     """Of a model with passes like those of one and a half billion parameters there is time for no more."""
-    found = measure_pace(Slow(toys.target(), 0.09, 0.005), None, 0.5)
+    found = measure_pace(Slow(toys.target(), 0.11, 0.005), None, 0.5)
     assert set(found.passes.figures) == {1, 4}
-    assert found.passes.seconds(8) == pytest.approx(0.13)
-    stalled = measure_pace(Once(Slow(toys.target(), 0.09, 0.0), {7: 0.5}), None, 0.5)
+    assert found.passes.seconds(8) == pytest.approx(0.15)
+    stalled = measure_pace(Once(Slow(toys.target(), 0.11, 0.0), {6: 0.5}), None, 0.5)
     assert stalled.passes.seconds(4) == pytest.approx((1 + 3 * HOPE) * stalled.plain_seconds)
 
 
