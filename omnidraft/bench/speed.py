@@ -65,8 +65,9 @@ def _cell(
         for task, asked in prompts.items():
             work.told(f"{target} {label(column)}: {task}")
             found[task] = ask(asked, column, plan.seed, plan.max_tokens)
-        pace = pair.pace
-    passes = "  ".join(f"C({n}) {pace.passes.seconds(n) / pace.plain_seconds:.2f}" for n in (2, 3, 4, 5, 8))
+        pace = pair.found
+    times = {n: seconds / pace.plain_seconds for n, seconds in pace.passes.figures.items() if n > 1}
+    passes = "  ".join(f"C({n}) {took:.2f}" for n, took in times.items())
     about = f"{target}: C(1) {1e3 * pace.plain_seconds:.2f} ms, {passes}, D {1e3 * pace.step:.2f} ms"
     names = {"target": target, "temperature": column}
     return {"costs": about, "rows": [
