@@ -27,6 +27,7 @@ from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER
 from omnidraft.learning.material.record import CAPTURE, Answered
 from omnidraft.learning.scheduler import Scheduler
 from omnidraft.learning.store import LearningStore
+from omnidraft.processes import system
 from omnidraft.profiles.forget import Forgotten, forget_everything_from, forget_from
 from omnidraft.profiles.uploads import clear_uploads
 from omnidraft.prompting.grammar_state import whole_vocabulary
@@ -244,6 +245,9 @@ class Assistant:
         with self._held():
             self.learner.free_memory()
             self.loaded.close()
+            gc.unfreeze()
+            gc.collect()
+            system.release_memory()
 
     @contextmanager
     def _learning_closed(self) -> Iterator[None]:

@@ -102,6 +102,13 @@ def give_back_memory(block: int) -> None:
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, block)
 
 
+def release_memory() -> None:
+    """Give the system back what is free, where the C library can be told so: behind a large model glibc keeps a hundred
+    megabytes of small blocks for later ones."""
+    with suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def peak_memory() -> int:
     """Bytes this process held at most."""
     if _windows():
