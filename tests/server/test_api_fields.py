@@ -11,7 +11,8 @@ from starlette.testclient import TestClient
 
 from omnidraft.server.api import answers
 from omnidraft.server.api import routes as api
-from omnidraft.server.api.errors import BadRequest, json_body
+from omnidraft.server.api.body import json_body
+from omnidraft.server.api.errors import BadRequest
 from omnidraft.settings.config import AppSettings
 
 UNDERSTOOD = 418

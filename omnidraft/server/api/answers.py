@@ -32,26 +32,24 @@ from omnidraft.prompting.prompted_model import Continued
 from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.server.api import errors
 from omnidraft.server.api import reply as completions
+from omnidraft.server.api.body import json_body, read_body
 from omnidraft.server.api.checks import Checks
-from omnidraft.server.api.errors import BadRequest, error_reply, json_body, read_body, refused
+from omnidraft.server.api.errors import BadRequest, error_reply, refused
 from omnidraft.server.api.forms import ChatForm, Logprobs, TextForm
 from omnidraft.server.api.reply import Reply
-from omnidraft.server.api.request import EFFORT, Choice, CompletionRequest, Prompt
+from omnidraft.server.api.request import EFFORT, Asked, Choice, CompletionRequest, Prompt
 
 GONE = "The client went away."
 LOOK_EVERY = 0.05  # seconds between looks at whether the client of a request that waits has gone
 _EFFORTS = {"none": "off", "minimal": "low", "xhigh": "high"}  # words of OpenAI's that none of ours is called
 
 
-Read = Callable[[Session, dict[str, Any]], CompletionRequest]
-
-
-async def complete(read: Read, session: Session, request: Request, form: ModuleType = completions) -> Response:
-    """The answer to a request that `read` understands, by `whole` or `stream` of a module that has its format."""
+async def complete(kind: type[Asked], session: Session, request: Request, form: ModuleType = completions) -> Response:
+    """The answer to a request of this kind, by `whole` or `stream` of a module that has its format."""
     try:
         # Reading a large body or turning a schema into a grammar takes its time; others go on meanwhile.
         body = await run_in_threadpool(json_body, await read_body(request))
-        asked = await run_in_threadpool(read, session, body)
+        asked = await run_in_threadpool(lambda: kind.read(body).asked(session))
         first, *others = asked.choices
         reply = await start(session, first, request)
         if asked.stream:
