@@ -112,6 +112,20 @@ def test_a_refusal_names_the_field_that_was_sent(client, path, given):
     assert told.startswith(f"{next(iter(given))} "), told
 
 
+@pytest.mark.parametrize(("messages", "told"), [
+    ([{"role": "SECRET", "content": "Hi"}], "messages[0].role must be 'system', "),
+    ([{"role": "user", "content": [{"type": "SECRET"}]}], "messages[0].content[0].type must be 'text', "),
+    ([{"role": "user", "content": "Hi"}, {"role": "user", "content": {"SECRET": 1}}], "messages[1].content must be a"),
+    ([{"role": "user", "content": "Hi", "name": ["SECRET"]}], "messages[0].name must be a text."),
+    ([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "SECRET"}}]}],
+     "messages[0].tool_calls[0].function.arguments must be JSON."),
+])  # fmt: skip
+def test_a_refusal_says_where_and_shows_nothing_of_what_was_said(client, messages, told):
+    said = client.post("/v1/chat/completions", json={"messages": messages}).json()["error"]["message"]
+    assert said.startswith(told)
+    assert "SECRET" not in said
+
+
 @pytest.mark.parametrize(
     "value",
     ["x", 5, [], {"type": []}, {"type": "json_schema"}, {"type": "json_schema", "json_schema": {"schema": 5}},

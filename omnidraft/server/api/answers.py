@@ -152,8 +152,8 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
             )
         job = AnswerJob(session.assistant, wanted, begun="", listener=scores)
         if chat:
-            reader = partial(template.reader, asked.tools.schemas if asked.tools is not None else {})
-            form = ChatForm(job, reader(), asked.tools, scores)
+            reader = partial(template.reader, asked.tools.schemas)
+            form = ChatForm(job, reader(), asked.tools.one, scores)
             reply = Reply(job, name, choice.index, choice.again, form, Checks(asked, reader))
         else:
             reply = Reply(job, name, choice.index, choice.again, TextForm(job, echo, scores), Checks(asked, None))
@@ -193,7 +193,7 @@ def _gap(prompt: Prompt, suffix: str, engine: Engine, trims: bool) -> RawText:
 def _checked_grammar(model: LanguageModel, template: ChatTemplate, asked: CompletionRequest) -> Grammar | None:
     """What the answer must follow; GrammarError if that is no grammar, BadRequest if tools are not known here."""
     grammar, tools = asked.form.grammar, asked.tools
-    if tools is not None:
+    if tools.offered:
         if not template.supports_tools:
             raise BadRequest(f"The chat template of {model.name} does not support tools; choose another model.")
         if tools.forced:
@@ -207,7 +207,7 @@ def _checked_grammar(model: LanguageModel, template: ChatTemplate, asked: Comple
 
 
 def _with_tools(messages: Any, asked: CompletionRequest) -> Any:
-    if asked.tools is None:
+    if not asked.tools.offered:
         return messages
     *earlier, last = messages
     return [*earlier, {**last, "tools": asked.tools.offered}]

@@ -27,8 +27,7 @@ class Checks:
 
     def notices(self, job: AnswerJob) -> list[str]:
         """What there is to say about an answer that is over, in sentences."""
-        tools = self.asked.tools
-        told = [*job.live.notices, *self.asked.form.notes, *(tools.notes if tools is not None else ())]
+        told = [*job.live.notices, *self.asked.form.notes, *self.asked.tools.notes]
         return [*told, *self._broken(job)] if job.live.finish_reason in ENDED else told
 
     def _broken(self, job: AnswerJob) -> Iterator[str]:
@@ -39,9 +38,8 @@ class Checks:
             content, calls = read.content, read.calls
         if self.asked.form.notes and (told := _breaks(content, self.asked.form.schema)):
             yield f"The answer breaks its schema: {told}."
-        schemas = self.asked.tools.schemas if self.asked.tools is not None else {}
         for call in calls:
-            if told := _breaks(call.arguments, schemas.get(call.name) or {}):
+            if told := _breaks(call.arguments, self.asked.tools.schemas.get(call.name) or {}):
                 yield f"The arguments of {call.name} break its schema: {told}."
 
 

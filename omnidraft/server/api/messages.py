@@ -43,6 +43,12 @@ class _Part(Given):
         return self
 
 
+def _parts(content: Any) -> list[Any]:
+    if not isinstance(content, str | list):
+        raise ValueError("must be a text, or a list of parts")
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
 class _Called(Given):
     name: str
     arguments: Annotated[Json[dict[str, Any]], BeforeValidator(lambda text: text or "{}")] = Field({})
@@ -56,10 +62,7 @@ class _Call(Given):
 
 class Message(Given):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Annotated[
-        list[_Part] | None,
-        BeforeValidator(lambda given: [{"type": "text", "text": given}] if isinstance(given, str) else given),
-    ] = None
+    content: Annotated[list[_Part] | None, BeforeValidator(_parts)] = None
     tool_calls: list[_Call] = Field([])
     reasoning_content: str = ""
     tool_call_id: str | None = None
@@ -131,12 +134,12 @@ class Tool(Given):
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """offered: OpenAI's descriptions; forced: the functions one of which must be called, none: the model decides;
-    one: at most one call; notes: what of the schemas of forced functions is not held."""
+    """offered: OpenAI's descriptions, none where no tool is to be called; forced: the functions one of which must be,
+    none: the model decides; one: at most one call; notes: what of the schemas of forced functions is not held."""
 
-    offered: list[dict[str, Any]]
-    forced: list[dict[str, Any]]
-    one: bool
+    offered: Sequence[dict[str, Any]] = ()
+    forced: Sequence[dict[str, Any]] = ()
+    one: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -145,13 +148,15 @@ class Tools:
         return {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in self.offered}
 
 
-def tools_of(tools: Sequence[Tool], choice: Any, parallel: bool) -> Tools | None:
-    """The tools offered; None without any, and where the choice is `none`."""
+NO_TOOLS = Tools()
+
+
+def tools_of(tools: Sequence[Tool], choice: Any, parallel: bool) -> Tools:
     if not tools and choice not in (None, "none", "auto"):
         raise BadRequest("tool_choice asks for a tool, but no tools are given.")
     forced = _forced(tools, choice)
-    if not tools or choice == "none":
-        return None
+    if choice == "none":
+        return NO_TOOLS
     told = [note for tool in tools for note in _schema_notes(tool, tool in forced)]
     offered = [{"type": "function", "function": tool.sent} for tool in tools]
     return Tools(offered, [tool.sent for tool in forced], not parallel, tuple(told))

@@ -17,7 +17,7 @@ from omnidraft.errors import SettingsError
 from omnidraft.prompting.grammar import Grammar, check_grammar, gbnf_grammar, json_grammar
 from omnidraft.server.api.body import Body, Given, Texts
 from omnidraft.server.api.errors import BadRequest
-from omnidraft.server.api.messages import Message, Messages, Tool, Tools, notes, tools_of
+from omnidraft.server.api.messages import NO_TOOLS, Message, Messages, Tool, Tools, notes, tools_of
 from omnidraft.settings.config import MOST_TOKENS, DraftSettings, SamplingSettings
 
 MAX_CHOICES = 32  # of one prompt; they are written one after the other
@@ -55,7 +55,7 @@ class CompletionRequest:
     bias: Mapping[int, float]
     prompts: list[Prompt]
     form: AnswerForm = AnswerForm(None)
-    tools: Tools | None = None
+    tools: Tools = NO_TOOLS
     usage: bool = False  # whether a stream ends with the usage
     n: int = 1  # choices for each prompt
     alternatives: int | None = None
@@ -66,7 +66,7 @@ class CompletionRequest:
     template_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.form.grammar is not None and self.tools is not None:
+        if self.form.grammar is not None and self.tools.offered:
             raise BadRequest("Tools cannot be offered together with response_format or grammar; send one of them.")
 
     @property

@@ -12,7 +12,6 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator
 
 from omnidraft.server.api.body import Given
-from omnidraft.server.api.forms import ChatForm
 from omnidraft.server.api.messages import Message, Messages, Tools
 from omnidraft.server.api.reply import Reply, looks
 from omnidraft.server.api.reply import statistics as drafted
@@ -124,15 +123,14 @@ def _line(event: dict[str, Any]) -> str:
     return f"event: {event['type']}\ndata: {json.dumps(event, ensure_ascii=False)}\n\n"
 
 
-def _told(tools: Tools | None) -> dict[str, Any]:
+def _told(tools: Tools) -> dict[str, Any]:
     """The tools as a response repeats them."""
-    offered = tools.offered if tools is not None else []
-    names = [function["name"] for function in tools.forced] if tools is not None else []
+    names = [function["name"] for function in tools.forced]
     choice: Any = "required" if names else "auto"
-    if len(names) == 1 < len(offered):
+    if len(names) == 1 < len(tools.offered):
         choice = {"type": "function", "name": names[0]}
-    told = [{"type": "function", **tool["function"]} for tool in offered]
-    return {"tools": told, "tool_choice": choice, "parallel_tool_calls": tools is None or not tools.one}
+    told = [{"type": "function", **tool["function"]} for tool in tools.offered]
+    return {"tools": told, "tool_choice": choice, "parallel_tool_calls": not tools.one}
 
 
 class _Writer:
@@ -144,7 +142,7 @@ class _Writer:
         self._items: list[dict[str, Any]] = []
         self._growing = ""  # what the last item grows by
         self._number = -1
-        self._tools = _told(reply.form.tools if isinstance(reply.form, ChatForm) else None)
+        self._tools = _told(reply.checks.asked.tools)
 
     def opening(self) -> Iterator[dict[str, Any]]:
         for kind in ("created", "in_progress"):
