@@ -324,17 +324,14 @@ def changed(settings: AppSettings, **values: Any) -> AppSettings:
     Raises SettingsError for an unknown name or a refused value.
     """
     known = {setting.name for setting in describe(AppSettings)}
-    groups: dict[str, dict[str, Any]] = {}
-    top: dict[str, Any] = {}
+    found: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         if name not in known:
             raise SettingsError(f"There is no setting named {name}.")
-        section, dot, inner = name.partition(".")
-        if dot:
-            groups.setdefault(section, {})[inner] = value
-        else:
-            top[name] = value
-    for section, inner_values in groups.items():
+        section, _, inner = name.rpartition(".")
+        found.setdefault(section, {})[inner] = value
+    top = found.pop("", {})
+    for section, inner_values in found.items():
         top[section] = replace(getattr(settings, section), **inner_values)
     return replace(settings, **top)
 

@@ -29,8 +29,8 @@ class Rule:
 
     kind: str  # "integer", "number", "switch", "choice", "text" or "texts"
     help: str
-    low: Number | None = None
-    high: Number | None = None
+    low: Number = -math.inf
+    high: Number = math.inf
     also: tuple[Number, ...] = ()
     choices: tuple[str, ...] = ()
     optional: bool = False
@@ -169,22 +169,15 @@ def _checked_number(rule: Rule, value: Any) -> Number:
     # A bool is an int to Python; as a count or a temperature it is a mistake.
     if isinstance(value, bool) or not isinstance(value, types):
         raise ValueError
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError
-    if value not in rule.also and not _within(rule, value):
+    if value not in rule.also and not rule.low <= value <= rule.high:  # as NaN is not, either
         raise ValueError
     return float(value) + 0.0 if rule.kind == "number" else value  # no -0
 
 
-def _within(rule: Rule, value: Number) -> bool:
-    return (rule.low is None or rule.low <= value) and (rule.high is None or value <= rule.high)
-
-
 def _checked_texts(rule: Rule, value: Any) -> tuple[str, ...]:
-    most = math.inf if rule.high is None else rule.high
-    if not isinstance(value, list | tuple) or len(value) > most or not all(map(_good_text, value)):
+    if not isinstance(value, list | tuple) or len(value) > rule.high or not all(map(_good_text, value)):
         raise ValueError
-    return value if isinstance(value, tuple) else tuple(value)
+    return tuple(value)
 
 
 def _good_text(value: Any) -> bool:
@@ -198,7 +191,7 @@ def _good_text(value: Any) -> bool:
     return True
 
 
-def _plain(value: Number | None) -> str:
+def _plain(value: Number) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 

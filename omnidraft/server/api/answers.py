@@ -33,7 +33,6 @@ from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.server.api import errors
 from omnidraft.server.api import reply as completions
 from omnidraft.server.api.body import json_body, read_body
-from omnidraft.server.api.checks import Checks
 from omnidraft.server.api.errors import BadRequest, error_reply, refused
 from omnidraft.server.api.forms import ChatForm, Logprobs, TextForm
 from omnidraft.server.api.reply import Reply
@@ -152,11 +151,10 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
             )
         job = AnswerJob(session.assistant, wanted, begun="", listener=scores)
         if chat:
-            reader = partial(template.reader, asked.tools.schemas)
-            form = ChatForm(job, reader(), asked.tools.one, scores)
-            reply = Reply(job, name, choice.index, choice.again, form, Checks(asked, reader))
+            read = partial(template.reader, asked.tools.schemas)
+            reply = Reply(job, name, choice, ChatForm(job, read(), asked.tools.one, scores), read)
         else:
-            reply = Reply(job, name, choice.index, choice.again, TextForm(job, echo, scores), Checks(asked, None))
+            reply = Reply(job, name, choice, TextForm(job, echo, scores), None)
         session.start(job)
         return reply
 

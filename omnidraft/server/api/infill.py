@@ -66,7 +66,7 @@ async def stream(first: Reply, *_: Any) -> AsyncIterator[str]:
 
 def _part(reply: Reply, content: str, over: bool) -> dict[str, Any]:
     s = reply.job.live.statistics
-    part: dict[str, Any] = {"content": content, "stop": over, "index": reply.index}
+    part: dict[str, Any] = {"content": content, "stop": over, "index": reply.place.index}
     if over:
         part |= {"model": reply.name, "tokens_predicted": s.tokens, "tokens_evaluated": s.prompt_tokens,
                  "truncated": TRIMMED in reply.job.live.notices, "timings": timings([reply])}  # fmt: skip

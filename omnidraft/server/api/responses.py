@@ -142,7 +142,7 @@ class _Writer:
         self._items: list[dict[str, Any]] = []
         self._growing = ""  # what the last item grows by
         self._number = -1
-        self._tools = _told(reply.checks.asked.tools)
+        self._tools = _told(reply.place.asked.tools)
 
     def opening(self) -> Iterator[dict[str, Any]]:
         for kind in ("created", "in_progress"):
