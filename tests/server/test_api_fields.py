@@ -13,6 +13,9 @@ from omnidraft.server.api import answers
 from omnidraft.server.api import routes as api
 from omnidraft.server.api.body import json_body
 from omnidraft.server.api.errors import BadRequest
+from omnidraft.server.api.infill import Infill
+from omnidraft.server.api.request import Chat, Text
+from omnidraft.server.api.responses import Responses
 from omnidraft.settings.config import AppSettings
 
 UNDERSTOOD = 418
@@ -66,6 +69,19 @@ def test_a_request_that_uses_everything_is_understood(client):
     assert post(client, BODY) == UNDERSTOOD
     assert post(client, FORMED) == UNDERSTOOD
     assert post(client, {"messages": [{"role": "user", "content": "Hi"}], "model": None, "stop": None}) == UNDERSTOOD
+
+
+@pytest.mark.parametrize(("kind", "body"), [
+    (Chat, {"messages": [{"role": "user", "content": "Hi"}]}), (Text, {"prompt": "Hi"}), (Responses, {"input": "Hi"}),
+    (Infill, {"input_prefix": "Hi"}),
+])  # fmt: skip
+@pytest.mark.parametrize("given", [
+    {"top_k": 7}, {"frequency_penalty": 1}, {"seed": 3}, {"stop": "x"}, {"logit_bias": {"5": 1}}, {"stream": True},
+    {"grammar": 'root ::= "a"'}, {"speculation": False}, {"model": "m"},
+], ids=lambda given: next(iter(given)))  # fmt: skip
+def test_what_every_kind_of_request_takes_has_an_effect(kind, body, given):
+    session = SimpleNamespace(settings=AppSettings())
+    assert kind.read({**body, **given}).asked(session) != kind.read(body).asked(session)
 
 
 WRONG = {

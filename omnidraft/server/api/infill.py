@@ -12,7 +12,7 @@ from omnidraft.engine import TRIMMED
 from omnidraft.server.api.body import Given
 from omnidraft.server.api.errors import BadRequest
 from omnidraft.server.api.reply import Reply, looks, timings
-from omnidraft.server.api.request import SHORT, Asked
+from omnidraft.server.api.request import SHORT, Asked, form_of
 from omnidraft.settings.config import MOST_TOKENS
 
 
@@ -44,6 +44,7 @@ class Infill(Asked):
         return {
             "prompts": [f"{files}{self.input_prefix or ''}{self.prompt}"], "suffix": self.input_suffix or "",
             "trims": True, "longest": self.n_predict if self.n_predict > 0 else SHORT,
+            "form": form_of("", None, self.grammar),
         }  # fmt: skip
 
 
