@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from omnidraft.lab.drift import BUNDLED, MIXED
 from omnidraft.lab.experiment import COLUMNS
 from omnidraft.lab.prompts import ALL, EDIT, TASKS
 from omnidraft.lab.results import Cells, digest
-from omnidraft.settings.fields import Rule, check, choice, integer, switch, text
+from omnidraft.settings.fields import check, choice, integer, switch, text, texts
 from omnidraft.storage.paths import DataHome
 
 # What each benchmark can be told: a frozen plan whose fields are the arguments of its command. No models here. The
@@ -29,7 +29,7 @@ _COLUMNS = "numbers, and default for the sampling of the app"
 
 def words(default: tuple[str, ...], help: str) -> Any:
     """A field of texts, written with commas or blanks between them."""
-    return field(default=default, metadata={"rule": Rule("texts", help, high=99), "help": help})
+    return texts(help, 99, default)
 
 
 def _count(default: int, help: str, least: int = 1) -> Any:

@@ -12,7 +12,6 @@ import json
 import sys
 import tempfile
 from contextlib import suppress
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from omnidraft.cli.interrupt import terminated
 from omnidraft.cli.report import add_action
 from omnidraft.errors import StorageError
 from omnidraft.lab.results import Cells, as_text, json_lines, plain, write
-from omnidraft.settings.fields import Rule
+from omnidraft.settings.fields import Rule, describe
 from omnidraft.storage.paths import find_data_home
 
 BENCHMARKS: dict[str, type[plans.Plan]] = {
@@ -41,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name, plan in BENCHMARKS.items():
         sub = add_action(kinds, name, plan.__doc__ or "")
         sub.add_argument("--json", action="store_true", help="print JSON, an object a line")
-        for field in fields(plan):
-            _add_field(sub, field.name, field.metadata["rule"], field.default)
+        for setting in describe(plan):
+            _add_field(sub, setting.name, setting.rule, setting.default)
         sub.add_argument("--out", type=Path, metavar="FILE",
                          help="write the numbers here; what FILE.cells holds is not run again")  # fmt: skip
 
@@ -74,7 +73,7 @@ def _whole(text: str) -> int | str:
 def plan_of(args: argparse.Namespace) -> plans.Plan:
     """The plan that the arguments say; SettingsError for what it does not accept."""
     plan = BENCHMARKS[args.kind]
-    values = {field.name: getattr(args, field.name) for field in fields(plan)}
+    values = {setting.name: getattr(args, setting.name) for setting in describe(plan)}
     for name, value in values.items():
         if isinstance(value, list):  # texts, with blanks or commas between them
             values[name] = tuple(part.strip() for one in value for part in one.split(","))

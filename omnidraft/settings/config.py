@@ -7,23 +7,23 @@ Knows nothing of files (file.py) and of who applies a setting.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from omnidraft.errors import SettingsError
 from omnidraft.settings.fields import (
-    Rule,
-    Setting,
     check,
     choice,
     describe,
-    group,
+    groups,
     integer,
     number,
     parse_addresses,
     parse_split,
     refusal,
+    rules,
     switch,
     text,
     texts,
@@ -43,43 +43,19 @@ def with_named_file(entries: Sequence[str], model: str, file: str) -> tuple[str,
     return (*others, f"{model} = {file}") if file else tuple(others)
 
 
-def check_named_files(setting: str, entries: Sequence[str]) -> None:
-    """SettingsError for an entry that is none."""
-    for entry in entries:
-        if not all(_parted(entry)):
-            told = f"The setting {setting} has {entry[:80]!r}, but must have lines like model.gguf = FILE."
-            raise SettingsError(told)
-
-
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@*]+", re.IGNORECASE)
-
-
-def check_origins(entries: Sequence[str]) -> None:
-    """SettingsError for an entry that no browser would call a page's origin."""
-    for entry in entries:
-        if not _ORIGIN.fullmatch(entry):
-            told = f"The setting allowed_origins has {entry[:80]!r}, but must have lines like http://localhost:3000."
-            raise SettingsError(told)
-
-
 def _parted(entry: str) -> tuple[str, str]:
     name, _, file = entry.partition("=")
     return name.strip(), file.strip()
 
 
-__all__ = [
-    "AppSettings",
-    "CacheSettings",
-    "DraftSettings",
-    "LearningSettings",
-    "ModelSettings",
-    "SamplingSettings",
-    "Setting",
-    "changed",
-    "describe",
-    "from_dict",
-    "to_dict",
-]
+def _check_lines(setting: str, entries: Sequence[str], good: Callable[[str], object], like: str) -> None:
+    for entry in entries:
+        if not good(entry):
+            raise SettingsError(f"The setting {setting} has {entry[:80]!r}, but must have lines like {like}.")
+
+
+# What a browser calls a page's origin.
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@*]+", re.IGNORECASE)
 
 S = TypeVar("S")
 MAX_CACHE_MB = 4096
@@ -295,21 +271,17 @@ class AppSettings:
         60.0, 0.0, 100_000.0, "Minutes without a question after which the models leave memory; 0 keeps them."
     )
     theme: str = choice("system", ("system", "light", "dark"), "Colours of the pages.")
-    sampling: SamplingSettings = field(
-        default_factory=SamplingSettings, metadata=group(SamplingSettings, "How tokens are drawn.")
-    )
-    draft: DraftSettings = field(default_factory=DraftSettings, metadata=group(DraftSettings, "Drafting."))
-    cache: CacheSettings = field(default_factory=CacheSettings, metadata=group(CacheSettings, "The n-gram cache."))
-    model: ModelSettings = field(default_factory=ModelSettings, metadata=group(ModelSettings, "How models are loaded."))
-    learning: LearningSettings = field(
-        default_factory=LearningSettings, metadata=group(LearningSettings, "How the drafter learns.")
-    )
+    sampling: SamplingSettings = field(default_factory=SamplingSettings)
+    draft: DraftSettings = field(default_factory=DraftSettings)
+    cache: CacheSettings = field(default_factory=CacheSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    learning: LearningSettings = field(default_factory=LearningSettings)
 
     def __post_init__(self) -> None:
         check(self)
-        check_named_files("templates", self.templates)
-        check_named_files("projectors", self.projectors)
-        check_origins(self.allowed_origins)
+        for name in ("templates", "projectors"):
+            _check_lines(name, getattr(self, name), lambda entry: all(_parted(entry)), "model.gguf = FILE")
+        _check_lines("allowed_origins", self.allowed_origins, _ORIGIN.fullmatch, "http://localhost:3000")
 
 
 def to_dict(settings: Any) -> dict[str, Any]:
@@ -329,18 +301,16 @@ def from_dict(cls: type[S], data: Mapping[str, Any], prefix: str = "") -> tuple[
 
     Raises SettingsError for a value that its field refuses.
     """
-    rules: dict[str, Rule] = {f.name: f.metadata["rule"] for f in fields(cls)}  # type: ignore[arg-type]
     values: dict[str, Any] = {}
     warnings: list[str] = []
     for name, value in data.items():
-        rule = rules.get(name)
-        if rule is None:
-            warnings.append(f"The setting {prefix}{name} is unknown and was ignored.")
-        elif rule.kind == "group" and rule.of is not None:
+        if name in groups(cls):
             if not isinstance(value, Mapping):
                 raise refusal(prefix + name, value, "a group of settings")
-            values[name], more = from_dict(rule.of, value, f"{prefix}{name}.")
+            values[name], more = from_dict(groups(cls)[name], value, f"{prefix}{name}.")
             warnings += more
+        elif name not in rules(cls):
+            warnings.append(f"The setting {prefix}{name} is unknown and was ignored.")
         elif value in GONE.get(prefix + name, ()):
             warnings.append(f"The setting {prefix}{name} cannot be {value} any more; it has its default.")
         else:
@@ -354,23 +324,18 @@ def changed(settings: AppSettings, **values: Any) -> AppSettings:
     Raises SettingsError for an unknown name or a refused value.
     """
     known = {setting.name for setting in describe(AppSettings)}
-    groups: dict[str, dict[str, Any]] = {}
-    top: dict[str, Any] = {}
+    found: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         if name not in known:
             raise SettingsError(f"There is no setting named {name}.")
-        section, dot, inner = name.partition(".")
-        if dot:
-            groups.setdefault(section, {})[inner] = value
-        else:
-            top[name] = value
-    for section, inner_values in groups.items():
+        section, _, inner = name.rpartition(".")
+        found.setdefault(section, {})[inner] = value
+    top = found.pop("", {})
+    for section, inner_values in found.items():
         top[section] = replace(getattr(settings, section), **inner_values)
     return replace(settings, **top)
 
 
 def value_of(settings: Any, name: str) -> Any:
     """The value behind a dotted name."""
-    for part in name.split("."):
-        settings = getattr(settings, part)
-    return settings
+    return attrgetter(name)(settings)

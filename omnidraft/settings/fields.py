@@ -1,7 +1,8 @@
 """Checked fields for settings dataclasses: what a value may be, and one line of help, said once.
 
-A settings class declares its fields with `number`, `switch`, `choice`, `text`, `texts` or `group` and calls
-`check(self)` in `__post_init__`. The settings page and the command line read the same rules through `describe`.
+A settings class declares its fields with `number`, `switch`, `choice`, `text` or `texts`, or as other settings classes
+(groups), each its own `default_factory`, and calls `check(self)` in `__post_init__`. The settings page and the command
+line read the same rules through `describe`.
 Knows nothing of which settings exist, of files, or of who applies them.
 """
 
@@ -11,7 +12,7 @@ import ipaddress
 import math
 import re
 import socket
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from omnidraft.errors import ModelError, SettingsError
@@ -26,16 +27,15 @@ class Rule:
     expert: pages show it folded, below what most people set.
     """
 
-    kind: str  # "integer", "number", "switch", "choice", "text", "texts" or "group"
+    kind: str  # "integer", "number", "switch", "choice", "text" or "texts"
     help: str
-    low: Number | None = None
-    high: Number | None = None
+    low: Number = -math.inf
+    high: Number = math.inf
     also: tuple[Number, ...] = ()
     choices: tuple[str, ...] = ()
     optional: bool = False
     reload: bool = False
     expert: bool = False
-    of: type | None = None
 
     @property
     def accepted(self) -> str:
@@ -54,9 +54,7 @@ class Rule:
             return "one of " + ", ".join(self.choices)
         if self.kind == "text":
             return f"a text of 1 to {self.high} characters"
-        if self.kind == "texts":
-            return f"a list of at most {self.high} texts of 1 to {MAX_TEXT} characters"
-        return f"a {self.of.__name__ if self.of else 'group'}"
+        return f"a list of at most {self.high} texts of 1 to {MAX_TEXT} characters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,28 +93,32 @@ def text(default: str | None, help: str, **more: Any) -> Any:
     return _field(default, Rule("text", help, high=MAX_TEXT, optional=default is None, **more))
 
 
-def texts(help: str, at_most: int, **more: Any) -> Any:
-    return _field((), Rule("texts", help, high=at_most, **more))
-
-
-def group(of: type, help: str) -> dict[str, Any]:
-    """Metadata of a field that holds another settings class."""
-    return {"rule": Rule("group", help, of=of), "help": help}
+def texts(help: str, at_most: int, default: tuple[str, ...] = (), **more: Any) -> Any:
+    return _field(default, Rule("texts", help, high=at_most, **more))
 
 
 def _field(default: Any, rule: Rule) -> Any:
-    return field(default=default, metadata={"rule": rule, "help": rule.help, "min": rule.low, "max": rule.high})
+    return field(default=default, metadata={"rule": rule})
+
+
+def rules(cls: type) -> dict[str, Rule]:
+    """The rules of the fields of a settings class that are no groups."""
+    return {f.name: f.metadata["rule"] for f in fields(cls) if f.metadata}
+
+
+def groups(cls: type) -> dict[str, Any]:
+    """The settings classes that a settings class is made of."""
+    return {f.name: f.default_factory for f in fields(cls) if not f.metadata}
 
 
 def describe(cls: type, prefix: str = "") -> list[Setting]:
     """Every setting of a settings class, groups flattened to dotted names, in the order of declaration."""
     found: list[Setting] = []
     for f in fields(cls):
-        rule: Rule = f.metadata["rule"]
-        if rule.kind == "group" and rule.of is not None:
-            found += describe(rule.of, f"{prefix}{f.name}.")
+        if f.name in groups(cls):
+            found += describe(groups(cls)[f.name], f"{prefix}{f.name}.")
         else:
-            found.append(Setting(prefix + f.name, rule, None if f.default is MISSING else f.default))
+            found.append(Setting(prefix + f.name, f.metadata["rule"], f.default))
     return found
 
 
@@ -125,17 +127,16 @@ def check(settings: Any, prefix: str = "") -> None:
 
     Raises SettingsError naming the setting (behind `prefix`), the value and what is accepted.
     """
-    for f in fields(settings):
-        rule: Rule = f.metadata["rule"]
-        value = getattr(settings, f.name)
+    for name, rule in rules(type(settings)).items():
+        value = getattr(settings, name)
         if value is None and rule.optional:
             continue
         try:
             checked = _checked(rule, value)
         except ValueError:
-            raise refusal(prefix + f.name, value, rule.accepted) from None
+            raise refusal(prefix + name, value, rule.accepted) from None
         if checked is not value:
-            object.__setattr__(settings, f.name, checked)
+            object.__setattr__(settings, name, checked)
 
 
 def refusal(name: str, value: Any, accepted: str) -> SettingsError:
@@ -154,12 +155,11 @@ def _checked(rule: Rule, value: Any) -> Any:
     if rule.kind == "texts":
         return _checked_texts(rule, value)
     good = {
-        "switch": lambda: isinstance(value, bool),
-        "choice": lambda: isinstance(value, str) and value in rule.choices,
-        "text": lambda: _good_text(value),
-        "group": lambda: rule.of is not None and isinstance(value, rule.of),
-    }[rule.kind]()
-    if not good:
+        "switch": isinstance(value, bool),
+        "choice": isinstance(value, str) and value in rule.choices,
+        "text": _good_text(value),
+    }
+    if not good[rule.kind]:
         raise ValueError
     return value
 
@@ -169,22 +169,15 @@ def _checked_number(rule: Rule, value: Any) -> Number:
     # A bool is an int to Python; as a count or a temperature it is a mistake.
     if isinstance(value, bool) or not isinstance(value, types):
         raise ValueError
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError
-    if value not in rule.also and not _within(rule, value):
+    if value not in rule.also and not rule.low <= value <= rule.high:  # as NaN is not, either
         raise ValueError
     return float(value) + 0.0 if rule.kind == "number" else value  # no -0
 
 
-def _within(rule: Rule, value: Number) -> bool:
-    return (rule.low is None or rule.low <= value) and (rule.high is None or value <= rule.high)
-
-
 def _checked_texts(rule: Rule, value: Any) -> tuple[str, ...]:
-    most = math.inf if rule.high is None else rule.high
-    if not isinstance(value, list | tuple) or len(value) > most or not all(map(_good_text, value)):
+    if not isinstance(value, list | tuple) or len(value) > rule.high or not all(map(_good_text, value)):
         raise ValueError
-    return value if isinstance(value, tuple) else tuple(value)
+    return tuple(value)
 
 
 def _good_text(value: Any) -> bool:
@@ -198,7 +191,7 @@ def _good_text(value: Any) -> bool:
     return True
 
 
-def _plain(value: Number | None) -> str:
+def _plain(value: Number) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:g}"
 
 

@@ -19,7 +19,7 @@ from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.processes.progress import Overtaken
 from omnidraft.server.api import answers as api
 from omnidraft.server.api.reply import Reply
-from omnidraft.server.api.request import CompletionRequest
+from omnidraft.server.api.request import Chat
 from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import find_data_home
 from tests.ui.fake_assistant import FakeAssistant
@@ -49,7 +49,7 @@ def session(tmp_path, monkeypatch, first):
 def said(session: Session, model) -> Reply:
     """A client of the API asked this model something."""
     info = ModelInfo(path=model, name=model.stem)
-    (choice,) = CompletionRequest.chat(session, {"messages": HELLO}).choices
+    (choice,) = Chat.read({"messages": HELLO}).asked(session).choices
     return session.queue.enter(lambda _: api._answer(session, info.name, info, choice)).begun.result()
 
 

@@ -13,8 +13,8 @@ from omnidraft.lab.prompts import load_prompts
 from omnidraft.prompting.grammar import check_grammar, gbnf_grammar, json_grammar
 from omnidraft.prompting.grammar_state import GrammarState
 from omnidraft.prompting.templates import ChatTemplate
-from omnidraft.server.api.errors import json_body
-from omnidraft.server.api.request import CompletionRequest
+from omnidraft.server.api.body import json_body
+from omnidraft.server.api.request import Chat, Text
 from omnidraft.settings.config import AppSettings
 from omnidraft.settings.file import load_settings, save_settings
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
@@ -94,9 +94,9 @@ def test_requests(by):
     kept = {name: value for name, value in BODY.items() if by.random() < 0.6}
     data = as_json(several(kept, by))
     data = damaged(data, by) if by.random() < 0.2 else data
-    for parse in (CompletionRequest.chat, CompletionRequest.text):
+    for kind in (Chat, Text):
         with refused_at_most():
-            parse(session, json_body(data))
+            kind.read(json_body(data)).asked(session)
 
 
 PIECES = [
@@ -210,6 +210,6 @@ def test_what_nobody_damaged_is_accepted(vocabulary, store):
     check_grammar(json_grammar(SCHEMA["properties"]["a"]))
     assert GrammarState(gbnf_grammar('root ::= [a-z]+ "b"?'), vocabulary).mask().any()
     wanted = {name: BODY[name] for name in ("model", "messages", "max_tokens", "stream", "tools", "temperature")}
-    assert CompletionRequest.chat(SimpleNamespace(settings=AppSettings()), wanted).tools is not None
+    assert Chat.read(wanted).asked(SimpleNamespace(settings=AppSettings())).tools is not None
     ((chat,), _) = import_json(store, elsewhere(export_json(store, [store.conversations()[-1].id])))
     store.delete(chat.id)

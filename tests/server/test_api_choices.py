@@ -195,7 +195,7 @@ REFUSED = [
     ("completions", {"prompt": "x", "max_tokens": -1}, "max_tokens"),
     ("completions", {"prompt": "x", "max_tokens": False}, "max_tokens"),
     ("chat/completions", {"messages": ASK, "max_tokens": 0}, "max_tokens"),
-    ("completions", {"prompt": "x", "logprobs": 21}, "from 0 to 20"),
+    ("completions", {"prompt": "x", "logprobs": 21}, "at most 20"),
     ("embeddings", {"input": ""}, "must not be empty"),
     ("embeddings", {"input": ["a", ""]}, "must not be empty"),
     ("embeddings", {"input": {}}, "input must be"),

@@ -91,7 +91,7 @@ def test_a_grammar_is_followed_and_streams(server):
     ("change", "told"),
     [
         ({"response_format": {"type": "xml"}}, "response_format"),
-        ({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}, "json_schema.schema"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"name": "x"}}}, "needs a schema"),
         ({"response_format": {"type": "json_schema", "json_schema": {
             "name": "x", "schema": {"$ref": "https://example.org/x.json"}}}}, "cannot be turned into a grammar"),
         ({"extra_body": {"grammar": "root ::= ("}}, "not valid GBNF"),
@@ -212,7 +212,7 @@ def test_a_schema_beside_json_object_is_followed(server):
         choice = said(server, response_format=form, temperature=1, max_tokens=300)
         assert choice.finish_reason == "stop"
         described.model_validate_json(choice.message.content)
-    with pytest.raises(openai.BadRequestError, match="needs schema, an object"):
+    with pytest.raises(openai.BadRequestError, match="schema must be an object"):
         said(server, response_format={"type": "json_object", "schema": 5})
 
 

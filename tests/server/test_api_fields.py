@@ -11,7 +11,11 @@ from starlette.testclient import TestClient
 
 from omnidraft.server.api import answers
 from omnidraft.server.api import routes as api
-from omnidraft.server.api.errors import BadRequest, json_body
+from omnidraft.server.api.body import json_body
+from omnidraft.server.api.errors import BadRequest
+from omnidraft.server.api.infill import Infill
+from omnidraft.server.api.request import Chat, Text
+from omnidraft.server.api.responses import Responses
 from omnidraft.settings.config import AppSettings
 
 UNDERSTOOD = 418
@@ -67,6 +71,19 @@ def test_a_request_that_uses_everything_is_understood(client):
     assert post(client, {"messages": [{"role": "user", "content": "Hi"}], "model": None, "stop": None}) == UNDERSTOOD
 
 
+@pytest.mark.parametrize(("kind", "body"), [
+    (Chat, {"messages": [{"role": "user", "content": "Hi"}]}), (Text, {"prompt": "Hi"}), (Responses, {"input": "Hi"}),
+    (Infill, {"input_prefix": "Hi"}),
+])  # fmt: skip
+@pytest.mark.parametrize("given", [
+    {"top_k": 7}, {"frequency_penalty": 1}, {"seed": 3}, {"stop": "x"}, {"logit_bias": {"5": 1}}, {"stream": True},
+    {"grammar": 'root ::= "a"'}, {"speculation": False}, {"model": "m"},
+], ids=lambda given: next(iter(given)))  # fmt: skip
+def test_what_every_kind_of_request_takes_has_an_effect(kind, body, given):
+    session = SimpleNamespace(settings=AppSettings())
+    assert kind.read({**body, **given}).asked(session) != kind.read(body).asked(session)
+
+
 WRONG = {
     "model": [5, ["m"], {}],
     "messages": [None, 5, {}, [], ["Hi"], [{"role": ["user"]}], [{"role": "user", "content": 5}]],
@@ -109,6 +126,20 @@ def test_a_refusal_names_the_field_that_was_sent(client, path, given):
     body = {"input": "Hi"} if path == "responses" else body
     told = client.post(f"/v1/{path}", json={**body, **given}).json()["error"]["message"]
     assert told.startswith(f"{next(iter(given))} "), told
+
+
+@pytest.mark.parametrize(("messages", "told"), [
+    ([{"role": "SECRET", "content": "Hi"}], "messages[0].role must be 'system', "),
+    ([{"role": "user", "content": [{"type": "SECRET"}]}], "messages[0].content[0].type must be 'text', "),
+    ([{"role": "user", "content": "Hi"}, {"role": "user", "content": {"SECRET": 1}}], "messages[1].content must be a"),
+    ([{"role": "user", "content": "Hi", "name": ["SECRET"]}], "messages[0].name must be a text."),
+    ([{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "SECRET"}}]}],
+     "messages[0].tool_calls[0].function.arguments must be JSON."),
+])  # fmt: skip
+def test_a_refusal_says_where_and_shows_nothing_of_what_was_said(client, messages, told):
+    said = client.post("/v1/chat/completions", json={"messages": messages}).json()["error"]["message"]
+    assert said.startswith(told)
+    assert "SECRET" not in said
 
 
 @pytest.mark.parametrize(

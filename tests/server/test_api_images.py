@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from omnidraft.server.api.errors import BadRequest
-from omnidraft.server.api.messages import messages_of
+from omnidraft.server.api.request import Chat
 from tests.backends.seeing import needs_eyes, vision_model
 from tests.serving import Server, serving
 
@@ -61,9 +61,13 @@ def test_a_model_without_eyes_says_so(seeing):
     assert "cannot see pictures" in answer["error"]["message"]
 
 
+def told(messages: list[dict]) -> list[dict]:
+    return [message.told() for message in Chat.read({"messages": messages}).messages]
+
+
 def test_pictures_stand_where_they_were_sent():
     content = [{"type": "text", "text": "a "}, *asking(address(0), address(1))[0]["content"]]
-    (message,) = messages_of([{"role": "user", "content": content}])
+    (message,) = told([{"role": "user", "content": content}])
     assert message["content"].startswith("a <picture ")
     assert message["content"].endswith("\nwhat")
     assert [(picture.width, picture.height) for picture in message["pictures"]] == [(40, 24)] * 2
@@ -77,12 +81,12 @@ def test_pictures_stand_where_they_were_sent():
     (asking("data:image/png;base64,###"), "in base64"),
     (asking("data:image/png;base64,"), "is empty"),
     (asking("data:image/svg+xml;base64," + base64.b64encode(b"<svg/>").decode()), "save it as PNG"),
-    ([{"role": "user", "content": [{"type": "input_audio"}]}], "image_url parts"),
-    ([{**asking(address())[0], "role": "assistant"}, {"role": "user", "content": "a"}], "image_url parts"),
+    ([{"role": "user", "content": [{"type": "input_audio"}]}], "type must be 'text', 'image_url'"),
+    ([{**asking(address())[0], "role": "assistant"}, {"role": "user", "content": "a"}], "cannot have pictures"),
 ])  # fmt: skip
 def test_what_is_no_picture_is_refused_in_a_sentence(messages, sentence):
     from omnidraft.errors import OmniDraftError
 
     with pytest.raises(OmniDraftError, match=sentence) as refused:
-        messages_of(messages)
+        told(messages)
     assert isinstance(refused.value, BadRequest) or "picture" in str(refused.value)

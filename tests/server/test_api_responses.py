@@ -9,7 +9,7 @@ import pydantic
 import pytest
 
 from omnidraft.server.api.errors import BadRequest
-from omnidraft.server.api.responses import chat_body
+from omnidraft.server.api.responses import Responses
 from tests.prompting.tool_templates import TEMPLATES
 from tests.server.test_api import ASK, MODEL, client
 from tests.server.test_api_tools import PARAMETERS, TOOLS, is_weather
@@ -93,16 +93,16 @@ def test_a_tool_is_called_and_its_output_spoken_of(tooled, template):
 
 
 @pytest.mark.parametrize(("body", "sentence"), [
-    ({}, "input must be"),
+    ({}, "input is missing"),
     ({"input": "a", "previous_response_id": "resp_1"}, "are not stored"),
-    ({"input": "a", "tools": [{"type": "web_search"}]}, "of type function"),
-    ({"input": [{"type": "item_reference", "id": "x"}]}, "must be a message"),
+    ({"input": "a", "tools": [{"type": "web_search"}]}, "type must be 'function'"),
+    ({"input": [{"type": "item_reference", "id": "x"}]}, "must be a list of messages"),
     ({"input": "a", "text": {"format": {"type": "json_schema"}}}, "text.format of type json_schema needs a schema"),
-    ({"input": "a", "text": {"format": {"type": "xml"}}}, "text.format must be"),
+    ({"input": "a", "text": {"format": {"type": "xml"}}}, "text.format.type must be"),
 ])  # fmt: skip
 def test_what_is_not_there_is_refused_in_a_sentence(body, sentence):
     with pytest.raises(BadRequest, match=sentence):
-        chat_body(body)
+        Responses.read(body).told()
 
 
 def test_a_refusal_reaches_the_client(server):

@@ -18,7 +18,8 @@ from omnidraft.app.session import Session
 from omnidraft.backends.llama.devices import gpu_offload
 from omnidraft.errors import OmniDraftError, SettingsError
 from omnidraft.format import count
-from omnidraft.settings.config import AppSettings, Setting, describe, value_of
+from omnidraft.settings.config import AppSettings, describe, value_of
+from omnidraft.settings.fields import Setting
 from ui.common.events import Events
 from ui.common.notes import note
 

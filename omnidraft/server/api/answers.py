@@ -32,26 +32,23 @@ from omnidraft.prompting.prompted_model import Continued
 from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.server.api import errors
 from omnidraft.server.api import reply as completions
-from omnidraft.server.api.checks import Checks
-from omnidraft.server.api.errors import BadRequest, error_reply, json_body, read_body, refused
+from omnidraft.server.api.body import json_body, read_body
+from omnidraft.server.api.errors import BadRequest, error_reply, refused
 from omnidraft.server.api.forms import ChatForm, Logprobs, TextForm
 from omnidraft.server.api.reply import Reply
-from omnidraft.server.api.request import EFFORT, Choice, CompletionRequest, Prompt
+from omnidraft.server.api.request import EFFORT, Asked, Choice, CompletionRequest, Prompt
 
 GONE = "The client went away."
 LOOK_EVERY = 0.05  # seconds between looks at whether the client of a request that waits has gone
 _EFFORTS = {"none": "off", "minimal": "low", "xhigh": "high"}  # words of OpenAI's that none of ours is called
 
 
-Read = Callable[[Session, dict[str, Any]], CompletionRequest]
-
-
-async def complete(read: Read, session: Session, request: Request, form: ModuleType = completions) -> Response:
-    """The answer to a request that `read` understands, by `whole` or `stream` of a module that has its format."""
+async def complete(kind: type[Asked], session: Session, request: Request, form: ModuleType = completions) -> Response:
+    """The answer to a request of this kind, by `whole` or `stream` of a module that has its format."""
     try:
         # Reading a large body or turning a schema into a grammar takes its time; others go on meanwhile.
         body = await run_in_threadpool(json_body, await read_body(request))
-        asked = await run_in_threadpool(read, session, body)
+        asked = await run_in_threadpool(lambda: kind.read(body).asked(session))
         first, *others = asked.choices
         reply = await start(session, first, request)
         if asked.stream:
@@ -154,11 +151,10 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
             )
         job = AnswerJob(session.assistant, wanted, begun="", listener=scores)
         if chat:
-            reader = partial(template.reader, asked.tools.schemas if asked.tools is not None else {})
-            form = ChatForm(job, reader(), asked.tools, scores)
-            reply = Reply(job, name, choice.index, choice.again, form, Checks(asked, reader))
+            read = partial(template.reader, asked.tools.schemas)
+            reply = Reply(job, name, choice, ChatForm(job, read(), asked.tools.one, scores), read)
         else:
-            reply = Reply(job, name, choice.index, choice.again, TextForm(job, echo, scores), Checks(asked, None))
+            reply = Reply(job, name, choice, TextForm(job, echo, scores), None)
         session.start(job)
         return reply
 
@@ -195,7 +191,7 @@ def _gap(prompt: Prompt, suffix: str, engine: Engine, trims: bool) -> RawText:
 def _checked_grammar(model: LanguageModel, template: ChatTemplate, asked: CompletionRequest) -> Grammar | None:
     """What the answer must follow; GrammarError if that is no grammar, BadRequest if tools are not known here."""
     grammar, tools = asked.form.grammar, asked.tools
-    if tools is not None:
+    if tools.offered:
         if not template.supports_tools:
             raise BadRequest(f"The chat template of {model.name} does not support tools; choose another model.")
         if tools.forced:
@@ -209,7 +205,7 @@ def _checked_grammar(model: LanguageModel, template: ChatTemplate, asked: Comple
 
 
 def _with_tools(messages: Any, asked: CompletionRequest) -> Any:
-    if asked.tools is None:
+    if not asked.tools.offered:
         return messages
     *earlier, last = messages
     return [*earlier, {**last, "tools": asked.tools.offered}]

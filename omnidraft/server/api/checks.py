@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from omnidraft.app.answer_job import ENDED, AnswerJob
@@ -17,32 +16,26 @@ from omnidraft.prompting.formats.reader import AnswerReader
 from omnidraft.prompting.json_schema import broken
 from omnidraft.server.api.request import CompletionRequest
 
+Read = Callable[[], AnswerReader] | None  # makes one that parts an answer's text; None: all of it is what was said
 
-@dataclass(frozen=True, slots=True)
-class Checks:
-    """reader: makes one that parts an answer's text; None where all of it is what was said."""
 
-    asked: CompletionRequest
-    reader: Callable[[], AnswerReader] | None
+def notices(job: AnswerJob, asked: CompletionRequest, read: Read) -> list[str]:
+    """What there is to say about an answer that is over, in sentences."""
+    told = [*job.live.notices, *asked.form.notes, *asked.tools.notes]
+    return [*told, *_broken(job, asked, read)] if job.live.finish_reason in ENDED else told
 
-    def notices(self, job: AnswerJob) -> list[str]:
-        """What there is to say about an answer that is over, in sentences."""
-        tools = self.asked.tools
-        told = [*job.live.notices, *self.asked.form.notes, *(tools.notes if tools is not None else ())]
-        return [*told, *self._broken(job)] if job.live.finish_reason in ENDED else told
 
-    def _broken(self, job: AnswerJob) -> Iterator[str]:
-        content, calls = job.text, []
-        if self.reader is not None:
-            reader = self.reader()
-            read = collect([*reader.feed(job.text), *reader.finish(job.live.finish_reason != "stop")])
-            content, calls = read.content, read.calls
-        if self.asked.form.notes and (told := _breaks(content, self.asked.form.schema)):
-            yield f"The answer breaks its schema: {told}."
-        schemas = self.asked.tools.schemas if self.asked.tools is not None else {}
-        for call in calls:
-            if told := _breaks(call.arguments, schemas.get(call.name) or {}):
-                yield f"The arguments of {call.name} break its schema: {told}."
+def _broken(job: AnswerJob, asked: CompletionRequest, read: Read) -> Iterator[str]:
+    content, calls = job.text, []
+    if read is not None:
+        reader = read()
+        said = collect([*reader.feed(job.text), *reader.finish(job.live.finish_reason != "stop")])
+        content, calls = said.content, said.calls
+    if asked.form.notes and (told := _breaks(content, asked.form.schema)):
+        yield f"The answer breaks its schema: {told}."
+    for call in calls:
+        if told := _breaks(call.arguments, asked.tools.schemas.get(call.name) or {}):
+            yield f"The arguments of {call.name} break its schema: {told}."
 
 
 def _breaks(text: str, schema: Any) -> str | None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
+from pydantic import AfterValidator, Field
 from starlette.concurrency import run_in_threadpool
 
 from omnidraft.app.embedding import EmbeddingJob, NoEmbeddings
@@ -17,40 +17,29 @@ from omnidraft.app.session import Session
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.server.api import errors
 from omnidraft.server.api.answers import GONE, ends, when_idle
-from omnidraft.server.api.errors import BadRequest, error_reply, field, json_body, read_body, refused, texts, whole
-from omnidraft.server.api.request import refuse_unknown
+from omnidraft.server.api.body import Body, Texts, json_body, read_body
+from omnidraft.server.api.errors import error_reply, refused
 
 MAX_INPUTS = 2048
 
 
-_KNOWN = frozenset(("model", "input", "encoding_format", "dimensions"))
+def _full(texts: list[Any]) -> list[Any]:
+    if not all(texts):
+        raise ValueError("must not be empty")
+    return texts
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """dimensions: how long the vectors are expected to be; None: as they are."""
+class Wanted(Body):
+    """What a request may hold. dimensions: how long the vectors are expected to be; None: as they are."""
 
-    model: str
-    texts: list[str | list[int]]
-    encoded: bool
-    dimensions: int | None
-
-    @classmethod
-    def of(cls, data: bytes) -> Wanted:
-        body = json_body(data)
-        refuse_unknown(body, _KNOWN)
-        form = field(body, "encoding_format", str) or "float"
-        if form not in ("float", "base64"):
-            raise BadRequest("encoding_format must be float or base64.")
-        dimensions = whole(body, "dimensions", 1, 1_000_000)
-        given = texts(body, "input", MAX_INPUTS)
-        if not all(given):
-            raise BadRequest("input must not be empty.")
-        return cls(field(body, "model", str) or "", given, form == "base64", dimensions)
+    model: str = ""
+    input: Annotated[Texts, Field(max_length=MAX_INPUTS), AfterValidator(_full)]
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
 
 
 async def embed(session: Session, request: Request) -> Response:
-    wanted = await run_in_threadpool(Wanted.of, await read_body(request))
+    wanted = await run_in_threadpool(lambda data: Wanted.read(json_body(data)), await read_body(request))
     name, model = await run_in_threadpool(errors.find, session, wanted.model)
     job: EmbeddingJob = await when_idle(session, request, partial(_begin, session, model, wanted))
     if not await ends(job, request):
@@ -60,12 +49,12 @@ async def embed(session: Session, request: Request) -> Response:
     assert job.vectors is not None
     if wanted.dimensions not in (None, job.vectors.shape[1]):
         return error_reply(f"dimensions can only be {job.vectors.shape[1]} with {name}; leave it out.", 400)
-    return JSONResponse(_reply(name, job.vectors, job.tokens, wanted.encoded))
+    return JSONResponse(_reply(name, job.vectors, job.tokens, wanted.encoding_format == "base64"))
 
 
 def _begin(session: Session, model: ModelInfo, wanted: Wanted) -> EmbeddingJob:
     with session.turn(lambda: model.path):
-        return session.start(EmbeddingJob(session.assistant, wanted.texts))
+        return session.start(EmbeddingJob(session.assistant, wanted.input))
 
 
 def _reply(name: str, vectors: np.ndarray, tokens: int, encoded: bool) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from omnidraft.decoding.events import Event as Decoded
 from omnidraft.decoding.events import Finished, Prefill, Token
 from omnidraft.prompting.formats.chat_format import Call, Content, Event, Thoughts, collect
 from omnidraft.prompting.formats.reader import AnswerReader
-from omnidraft.server.api.messages import Tools
 from omnidraft.vocab import Vocabulary
 
 # Log probabilities of an answer's tokens as they become showable. A token's entry comes with the text it belongs to:
@@ -136,14 +135,13 @@ class _Form:
 
 
 class ChatForm(_Form):
-    """reader: parts thoughts and calls from the text. tools: None where none were offered."""
+    """reader: parts thoughts and calls from the text; one: only one call was asked for."""
 
     kind, prefix = "chat.completion", "chatcmpl"
 
-    def __init__(self, job: AnswerJob, reader: AnswerReader, tools: Tools | None, logprobs: Logprobs | None) -> None:
+    def __init__(self, job: AnswerJob, reader: AnswerReader, one: bool, logprobs: Logprobs | None) -> None:
         super().__init__(job, logprobs)
-        self._reader, self.tools = reader, tools
-        self._one = tools is not None and tools.one
+        self._reader, self._one = reader, one
         self._calls = 0
         self.called = False  # whether a tool was called, and that call is whole
 
@@ -181,7 +179,7 @@ class ChatForm(_Form):
                 self._calls += 1
                 self.called = self.called or event.whole
                 if self._one and self._calls > 1:
-                    continue  # only one call was asked for
+                    continue
             found.append(event)
         return found
 

@@ -13,8 +13,9 @@ from anyio import to_thread
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.errors import OmniDraftError
-from omnidraft.server.api.checks import Checks
+from omnidraft.server.api.checks import Read, notices
 from omnidraft.server.api.forms import ChatForm, TextForm
+from omnidraft.server.api.request import Choice
 
 REASONS = {"stop": "stop", "stop_string": "stop", "length": "length", "context": "length", "cancelled": "stop"}
 _DRAFTED = (
@@ -26,19 +27,17 @@ Form = ChatForm | TextForm
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One choice on its way out. name: the model's; again: its prompt is that of the choice before; checks: tell what
-    there is to say about it in the end."""
+    """One choice on its way out. name: the model's; place: which choice it is; read: parts what it says."""
 
     job: AnswerJob
     name: str
-    index: int
-    again: bool
+    place: Choice
     form: Form
-    checks: Checks
+    read: Read
 
     def choice(self, part: dict[str, Any], over: bool = False) -> dict[str, Any]:
         """The choice with this part of its form, or with all of it. over: nothing comes behind."""
-        return {"index": self.index, **part, "finish_reason": self._reason() if over else None}
+        return {"index": self.place.index, **part, "finish_reason": self._reason() if over else None}
 
     def _reason(self) -> str:
         reason = REASONS.get(self.job.live.finish_reason or "", "stop")
@@ -117,7 +116,8 @@ def _line(event: dict[str, Any]) -> str:
 
 def _usage(replies: Sequence[Reply]) -> dict[str, Any]:
     """Sums; a prompt that several choices share counts once."""
-    all_, asked = [r.job.live.statistics for r in replies], [r.job.live.statistics for r in replies if not r.again]
+    all_ = [r.job.live.statistics for r in replies]
+    asked = [r.job.live.statistics for r in replies if not r.place.again]
     prompt, said = sum(s.prompt_tokens for s in asked), sum(s.tokens for s in all_)
     accepted = sum(s.accepted for s in all_)
     return {
@@ -159,5 +159,5 @@ def _drafted(reply: Reply) -> dict[str, Any]:
         **{name: getattr(job.live.statistics, name) for name in _DRAFTED},
         "seed": job.live.seed,
         "draft_disabled_reason": job.live.disabled_reason,
-        "notices": reply.checks.notices(job),
+        "notices": notices(job, reply.place.asked, reply.read),
     }

@@ -1,60 +1,34 @@
-"""What a request to the API asks for, checked: prompts, sampling, how many choices, what the answer must look like.
+"""What requests for answers may hold, but for messages and tools, and what they ask for: a `CompletionRequest`.
 
-Every refusal is a `BadRequest` whose sentence says what is wrong. Messages and tools are other modules' business.
-Knows no engine and writes no answer.
+Every refusal is a `BadRequest` whose sentence says what is wrong. Knows no engine and writes no answer.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
 
 from omnidraft.app.session import Session
 from omnidraft.errors import SettingsError
 from omnidraft.prompting.grammar import Grammar, check_grammar, gbnf_grammar, json_grammar
-from omnidraft.server.api.errors import BadRequest, biases, field, texts, whole
-from omnidraft.server.api.messages import Tools, messages_of, notes, tools_of
-from omnidraft.settings.config import DraftSettings, SamplingSettings
+from omnidraft.server.api.body import Body, Given, Texts
+from omnidraft.server.api.errors import BadRequest
+from omnidraft.server.api.messages import NO_TOOLS, Message, Messages, Tool, Tools, notes, tools_of
+from omnidraft.settings.config import MOST_TOKENS, DraftSettings, SamplingSettings
 
 MAX_CHOICES = 32  # of one prompt; they are written one after the other
 MAX_PROMPTS = 32
 MAX_ALTERNATIVES = 20
+MAX_TOOLS = 128
 SHORT = 16  # tokens of a completion of the older kind, unless it asks for more
+BARRED = -1e6  # logits: nothing else is ever as unlikely, and where all are, one of them can still be drawn
+EFFORT = "reasoning.effort"  # an option of templates, as the Responses API names it
 _SEEDS = 2**63
-_NOTHING: tuple[Any, ...] = (None, False, [], {}, ["text"], "")  # what asks for nothing: 0 is equal to False
-_UNSUPPORTED = ("functions", "function_call", "audio", "modalities")
-_TOLD = ("enable_thinking", "reasoning_effort")  # options of templates that clients send as fields of their own
-EFFORT = "reasoning.effort"  # the second, as the Responses API names it
-_UNSUPPORTED_TEXT = ("tools", "messages", "chat_template_kwargs", *_TOLD, *_UNSUPPORTED)
-_SAMPLING = (
-    "temperature",
-    "top_p",
-    "seed",
-    "top_k",
-    "min_p",
-    "repeat_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-)
-_LONGEST = ("max_completion_tokens", "max_tokens")
-
-# Every other field is refused unless it asks for nothing: whatever it is, it would change the answer, or be meant to.
-# What changes none of it, of OpenAI's, llama.cpp's and other programs' requests:
-_SILENT = frozenset((
-    "cache_prompt", "id_slot", "include_reasoning", "keep_alive", "metadata", "n_cache_reuse", "prediction", "priority",
-    "prompt_cache_key", "prompt_cache_retention", "request_id", "response_fields", "return_progress", "return_tokens",
-    "safety_identifier", "service_tier", "slot_id", "store", "timings_per_token", "usage", "user",
-))  # fmt: skip
-_KNOWN = frozenset((
-    "model", "speculation", "stream", "stream_options", "logit_bias", "n", "stop", "logprobs", "grammar",
-    "response_format", *_SAMPLING, *_LONGEST, *_UNSUPPORTED,
-))  # fmt: skip
-_OF_CHATS = frozenset((
-    "messages", "tools", "tool_choice", "parallel_tool_calls", "top_logprobs", "chat_template_kwargs", *_TOLD,
-))  # fmt: skip
-_OF_TEXTS = frozenset(("prompt", "suffix", "echo", "best_of", *_UNSUPPORTED_TEXT))
+_SAMPLING = {field.name for field in dataclasses.fields(SamplingSettings)}
 
 Prompt = list[dict[str, Any]] | str | list[int]
 
@@ -75,13 +49,14 @@ class CompletionRequest:
     template is to be told; writes: False: nothing is to be written behind the prompt."""
 
     model: str
-    prompts: list[Prompt]
     sampling: SamplingSettings
     draft: DraftSettings
-    form: AnswerForm
-    tools: Tools | None
     stream: bool
-    usage: bool  # whether a stream ends with the usage
+    bias: Mapping[int, float]
+    prompts: list[Prompt]
+    form: AnswerForm = AnswerForm(None)
+    tools: Tools = NO_TOOLS
+    usage: bool = False  # whether a stream ends with the usage
     n: int = 1  # choices for each prompt
     alternatives: int | None = None
     echo: bool = False
@@ -89,54 +64,10 @@ class CompletionRequest:
     suffix: str | None = None  # what stands behind the text that is to be written
     trims: bool = False  # whether the far ends of both may go where they do not fit
     template_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    bias: Mapping[int, float] = dataclasses.field(default_factory=dict)
 
-    @classmethod
-    def chat(cls, session: Session, body: dict[str, Any]) -> CompletionRequest:
-        """What a request for a chat completion with this body asks for."""
-        refuse_unknown(body, _KNOWN | _OF_CHATS)
-        _refuse(body, _UNSUPPORTED)
-        form, tools = _form(body), tools_of(body)
-        if form.grammar is not None and tools is not None:
+    def __post_init__(self) -> None:
+        if self.form.grammar is not None and self.tools.offered:
             raise BadRequest("Tools cannot be offered together with response_format or grammar; send one of them.")
-        told = field(body, "logprobs", bool)
-        alternatives = whole(body, "top_logprobs", 0, MAX_ALTERNATIVES)
-        if alternatives is not None and not told:
-            raise BadRequest("top_logprobs needs logprobs to be true.")
-        return cls(
-            prompts=[messages_of(body.get("messages"))],
-            form=form,
-            tools=tools,
-            alternatives=(alternatives or 0) if told else None,
-            template_options=_template_options(body),
-            **_common(session, body, session.settings.sampling),
-        )
-
-    @classmethod
-    def text(cls, session: Session, body: dict[str, Any]) -> CompletionRequest:
-        """What a request for a completion of the older kind asks for."""
-        refuse_unknown(body, _KNOWN | _OF_TEXTS)
-        _refuse(body, _UNSUPPORTED_TEXT)
-        alternatives, echo = whole(body, "logprobs", 0, MAX_ALTERNATIVES), bool(field(body, "echo", bool))
-        longest = next((name for name in _LONGEST if body.get(name) is not None), "")
-        writes = not (type(body.get(longest)) is int and body[longest] == 0)
-        if not writes:  # only its prompt is read, as those do who score texts
-            body = {name: value for name, value in body.items() if name != longest}
-        common = _common(session, body, replace(session.settings.sampling, max_tokens=SHORT))
-        if not writes:
-            common["draft"] = replace(common["draft"], enabled=False)
-        if whole(body, "best_of", 1, MAX_CHOICES) not in (None, common["n"]):
-            raise BadRequest("best_of must be left out or equal to n.")
-        return cls(
-            prompts=texts(body, "prompt", MAX_PROMPTS),
-            form=_form(body),
-            tools=None,
-            alternatives=alternatives,
-            echo=echo,
-            writes=writes,
-            suffix=field(body, "suffix", str) or None,
-            **common,
-        )
 
     @property
     def choices(self) -> list[Choice]:
@@ -164,82 +95,176 @@ class Choice:
         return sampling if sampling.seed is None else replace(sampling, seed=(sampling.seed + place) % _SEEDS)
 
 
-def _refuse(body: dict[str, Any], names: tuple[str, ...]) -> None:
-    for name in names:
-        if body.get(name) not in _NOTHING:
-            raise BadRequest(f"{name} is not supported here.")
+# What a request may hold.
 
 
-def refuse_unknown(body: dict[str, Any], known: Collection[str]) -> None:
-    """BadRequest for a field that nobody here reads, unless it asks for nothing or changes no answer."""
-    for name, value in body.items():
-        if name not in known and name not in _SILENT and value not in _NOTHING:
-            raise BadRequest(f"{name[:100]} is not known here, so it would do nothing; leave it out.")
+def _pairs(given: Any) -> dict[int, float]:
+    """Token id -> what is added to its logit, of an object, or of pairs of ids and biases; false bars a token."""
+    pairs = list(given.items()) if isinstance(given, dict) else given
+    if not isinstance(pairs, list) or not all(isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs):
+        raise ValueError("must be an object of token ids and biases, or a list of such pairs")
+    return {_id(token): _bias(bias) for token, bias in pairs}
 
 
-def _common(session: Session, body: dict[str, Any], sampling: SamplingSettings) -> dict[str, Any]:
-    """What both kinds of requests have."""
-    options = field(body, "stream_options", dict) or {}
-    draft, speculation = session.settings.draft, field(body, "speculation", bool)
-    return {
-        "model": field(body, "model", str) or "",
-        "sampling": _sampling(sampling, body),
-        "draft": draft if speculation is None else replace(draft, enabled=speculation),
-        "stream": bool(field(body, "stream", bool)),
-        "usage": bool(field(options, "include_usage", bool)),
-        "bias": biases(body, "logit_bias"),
-        "n": whole(body, "n", 1, MAX_CHOICES) or 1,
-    }
+def _id(token: Any) -> int:
+    digits = str(token) if type(token) is int or isinstance(token, str) else ""
+    if not digits.isascii() or not digits.isdecimal() or len(digits) > 9:
+        raise ValueError("takes token ids, which are whole numbers; texts are not supported here")
+    return int(digits)
 
 
-def _sampling(settings: SamplingSettings, body: dict[str, Any]) -> SamplingSettings:
-    """The settings' own rules refuse what is of another type, under the name it was sent by."""
-    values = {name: body[name] for name in _SAMPLING if body.get(name) is not None}
-    longest = next((name for name in _LONGEST if body.get(name) is not None), "")
-    if longest:
-        values["max_tokens"] = body[longest]
-    stop = field(body, "stop", str, list)
-    if stop is not None:
-        values["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
-    try:
-        return replace(settings, **values)
-    except SettingsError as error:
-        told = str(error).replace("The setting sampling.max_tokens", longest)
-        raise BadRequest(told.replace("The setting sampling.", "")) from None
+def _bias(value: Any) -> float:
+    if value is False:
+        return BARRED
+    if type(value) not in (int, float) or not -100 <= value <= 100:
+        raise ValueError("takes biases from -100 to 100, or false, which bars a token")
+    return float(value)
 
 
-def _form(body: dict[str, Any]) -> AnswerForm:
-    """What `response_format` or `grammar` (GBNF) asks for."""
-    form, text = field(body, "response_format", dict), field(body, "grammar", str)
-    kind = form.get("type") if form is not None else None
-    if form is not None and kind not in ("text", "json_object", "json_schema"):
-        raise BadRequest("response_format must be of type text, json_object or json_schema.")
-    if form is None or kind == "text":
-        grammar = gbnf_grammar(text) if text is not None else None
-        if grammar is not None:
-            check_grammar(grammar)
-        return AnswerForm(grammar)
-    if text is not None:
-        raise BadRequest("response_format and grammar cannot be used together.")
-    schema, strict = _schema(form, kind)
-    grammar = json_grammar(schema)
+Length = Annotated[int, Field(ge=1, le=MOST_TOKENS)]
+Count = Annotated[int, Field(ge=1, le=MAX_CHOICES)]
+Alternatives = Annotated[int, Field(ge=0, le=MAX_ALTERNATIVES)]
+
+
+class Asked(Body):
+    """What every request for an answer may hold. `Any`: the settings have its rule."""
+
+    model: str = ""
+    stream: bool = False
+    speculation: bool | None = None
+    logit_bias: Annotated[dict[int, float], BeforeValidator(_pairs)] = Field({})
+    grammar: str | None = None
+    temperature: Any = None
+    top_k: Any = None
+    top_p: Any = None
+    min_p: Any = None
+    repeat_penalty: Any = None
+    presence_penalty: Any = None
+    frequency_penalty: Any = None
+    seed: Any = None
+    stop: Annotated[Any, BeforeValidator(lambda given: [given] if isinstance(given, str) else given)] = None
+
+    def told(self) -> dict[str, Any]:
+        """What it says of a `CompletionRequest` besides; `longest`: tokens of the answer at most, None: as set."""
+        raise NotImplementedError
+
+    def asked(self, session: Session) -> CompletionRequest:
+        """What it asks for; what it leaves open is as set in this session."""
+        told = self.told()
+        values = self.model_dump(include=_SAMPLING, exclude_unset=True)
+        if (longest := told.pop("longest")) is not None:
+            values["max_tokens"] = longest
+        try:
+            sampling = replace(session.settings.sampling, **values)
+        except SettingsError as error:
+            raise BadRequest(str(error).removeprefix("The setting sampling.")) from None
+        draft = session.settings.draft
+        enabled = draft.enabled if self.speculation is None else self.speculation
+        draft = replace(draft, enabled=enabled and told.get("writes", True))
+        return CompletionRequest(self.model, sampling, draft, self.stream, self.logit_bias, **told)
+
+
+class _Schema(Given):
+    schema_: dict[str, Any] | None = Field(None, alias="schema")
+    strict: bool = False
+
+
+class Format(_Schema):
+    """The schema is in `json_schema`, or beside the type, as llama.cpp's clients and the Responses API have it."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: _Schema | None = None
+
+
+def form_of(name: str, given: Format | None, grammar: str | None) -> AnswerForm:
+    """What the field of that name, or a grammar (GBNF), asks for."""
+    if given is None or given.type == "text":
+        return AnswerForm(_checked(gbnf_grammar(grammar)) if grammar is not None else None)
+    if grammar is not None:
+        raise BadRequest(f"{name} and grammar cannot be used together.")
+    asked = given.json_schema or given
+    if asked.schema_ is None and given.type == "json_schema":
+        raise BadRequest(f"{name} of type json_schema needs a schema, an object.")
+    form = _checked(json_grammar(asked.schema_))
+    return AnswerForm(form, asked.schema_, notes(name, asked.schema_, asked.strict))
+
+
+def _checked(grammar: Grammar) -> Grammar:
     check_grammar(grammar)
-    return AnswerForm(grammar, schema, notes("response_format", schema, strict))
+    return grammar
 
 
-def _schema(form: dict[str, Any], kind: str | None) -> tuple[Any, bool]:
-    """The schema that an answer must follow, and whether it must be held whole; llama.cpp has it beside json_object,
-    where it may be left out."""
-    described = form if kind == "json_object" else form.get("json_schema")
-    schema = described.get("schema") if isinstance(described, dict) else None
-    if not isinstance(schema, dict) and (kind == "json_schema" or schema is not None):
-        raise BadRequest(f"response_format of type {kind} needs {'' if described is form else 'json_schema.'}schema, "
-                         "an object.")  # fmt: skip
-    return schema, bool(field(described or {}, "strict", bool))
+class _StreamOptions(Given):
+    include_usage: bool = False
 
 
-def _template_options(body: dict[str, Any]) -> dict[str, Any]:
-    field(body, "enable_thinking", bool)
-    field(body, "reasoning_effort", str)
-    given = {name: body[name] for name in _TOLD if body.get(name) is not None}
-    return given | (field(body, "chat_template_kwargs", dict) or {})
+class Completion(Asked):
+    """What chats and completions of the older kind may hold."""
+
+    n: Count = 1
+    stream_options: _StreamOptions = _StreamOptions()
+    response_format: Format | None = None
+
+    def told(self) -> dict[str, Any]:
+        form = form_of("response_format", self.response_format, self.grammar)
+        return {"n": self.n, "usage": self.stream_options.include_usage, "form": form}
+
+
+class Conversation(Asked):
+    """What chats and the Responses API may hold."""
+
+    tools: list[Tool] = Field([], max_length=MAX_TOOLS)
+    tool_choice: Any = None
+    parallel_tool_calls: bool = True
+    chat_template_kwargs: dict[str, Any] = Field({})
+    enable_thinking: bool | None = None
+
+    def of_messages(self, messages: Sequence[Message], **options: Any) -> dict[str, Any]:
+        """options: what the template is to be told besides."""
+        options = {"enable_thinking": self.enable_thinking, **options, **self.chat_template_kwargs}
+        return {
+            "prompts": [[message.told() for message in messages]],
+            "tools": tools_of(self.tools, self.tool_choice, self.parallel_tool_calls),
+            "template_options": {name: value for name, value in options.items() if value is not None},
+        }
+
+
+class Chat(Completion, Conversation):
+    messages: Messages
+    max_completion_tokens: Length | None = None
+    max_tokens: Length | None = None
+    logprobs: bool = False
+    top_logprobs: Alternatives | None = None
+    reasoning_effort: str | None = None
+
+    def told(self) -> dict[str, Any]:
+        if self.top_logprobs is not None and not self.logprobs:
+            raise BadRequest("top_logprobs needs logprobs to be true.")
+        return {
+            **super().told(),
+            **self.of_messages(self.messages, reasoning_effort=self.reasoning_effort),
+            "longest": self.max_completion_tokens or self.max_tokens,
+            "alternatives": (self.top_logprobs or 0) if self.logprobs else None,
+        }
+
+
+class Text(Completion):
+    """A completion of the older kind. Where it is to have no token only its prompt is read, as those do who score
+    texts."""
+
+    prompt: Annotated[Texts, Field(max_length=MAX_PROMPTS)]
+    max_completion_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] | None = None
+    max_tokens: Annotated[int, Field(ge=0, le=MOST_TOKENS)] = SHORT
+    suffix: str | None = None
+    echo: bool = False
+    best_of: Count | None = None
+    logprobs: Alternatives | None = None
+
+    def told(self) -> dict[str, Any]:
+        if self.best_of not in (None, self.n):
+            raise BadRequest("best_of must be left out or equal to n.")
+        longest = self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
+        return {
+            **super().told(), "prompts": self.prompt, "longest": longest or SHORT, "writes": longest > 0,
+            "suffix": self.suffix or None, "echo": self.echo, "alternatives": self.logprobs,
+        }  # fmt: skip

@@ -21,7 +21,7 @@ from omnidraft.errors import OmniDraftError
 from omnidraft.server.api import answers, errors, infill, responses
 from omnidraft.server.api.embeddings import embed
 from omnidraft.server.api.errors import error_reply, refused
-from omnidraft.server.api.request import CompletionRequest
+from omnidraft.server.api.request import Chat, Text
 
 _ALL = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 Handler = Callable[[Session, Request], Awaitable[Response]]
@@ -58,10 +58,10 @@ async def _model(session: Session, request: Request) -> Response:
 
 _READ: dict[str, Handler] = {"/v1/models": _models, "/v1/models/{name:path}": _model}
 _WRITTEN: dict[str, Handler] = {
-    "/v1/chat/completions": partial(answers.complete, CompletionRequest.chat),
-    "/v1/completions": partial(answers.complete, CompletionRequest.text),
-    "/infill": partial(answers.complete, infill.read, form=infill),
-    "/v1/responses": partial(answers.complete, responses.read, form=responses),
+    "/v1/chat/completions": partial(answers.complete, Chat),
+    "/v1/completions": partial(answers.complete, Text),
+    "/infill": partial(answers.complete, infill.Infill, form=infill),
+    "/v1/responses": partial(answers.complete, responses.Responses, form=responses),
     "/v1/embeddings": embed,
 }
 
