@@ -30,7 +30,7 @@ from omnidraft.learning.store import LearningStore
 from omnidraft.processes import system
 from omnidraft.profiles.forget import Forgotten, forget_everything_from, forget_from
 from omnidraft.profiles.uploads import clear_uploads
-from omnidraft.prompting.grammar_state import whole_vocabulary
+from omnidraft.prompting.grammar_state import forget_vocabulary, whole_vocabulary
 from omnidraft.settings.config import AppSettings, CacheSettings, ModelSettings
 from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import DataHome
@@ -244,6 +244,8 @@ class Assistant:
         self.stop()
         with self._held():
             self.learner.free_memory()
+            if self.engine is not None:
+                forget_vocabulary(self.engine.target.model.vocabulary)
             self.loaded.close()
             gc.unfreeze()
             gc.collect()

@@ -184,6 +184,7 @@ class WorkList:
                 log.exception("a turn ended with a defect")
                 self._leave(place, error=error)
             self._turn += 0.2 * (time.monotonic() - began - self._turn)
+            del place  # while the next is waited for, what it began may be let go
 
     def _next(self) -> Place | None:
         with self._lock:
