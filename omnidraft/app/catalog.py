@@ -45,10 +45,6 @@ class Known:
     package: str = ""
     repeat_penalty: float = 1.0  # what it needs not to go round in circles, where its user chose nothing
 
-    def fits(self, free: int | None) -> bool:
-        """Into so much memory, with a fifth more for its context and buffers."""
-        return free is None or 1.2 * self.bytes < free
-
 
 KNOWN = (
     Known(

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
-from omnidraft.backends.llama.estimate import header_estimate
+from omnidraft.app.room import needs
+from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.engine import Engine
@@ -44,7 +43,7 @@ class KeptTargets:
     @property
     def beside(self) -> int:
         """Bytes of the target that stayed, which goes before another one is opened."""
-        return 0 if self._beside is None else _bytes_of(*self._beside)
+        return 0 if self._beside is None else held_by(self._beside[0], self._beside[1].target.model)
 
     def has_read(self, opened: Opened) -> bool:
         return opened in self._reads
@@ -91,9 +90,9 @@ class KeptTargets:
             engine.target.model.close()
 
 
-def _bytes_of(opened: Opened, engine: Engine) -> int:
-    model = engine.target.model
-    return header_estimate(model.info, opened.settings, model.n_ctx).total if isinstance(model, LlamaTarget) else 0
+def held_by(opened: Opened, target: LanguageModel) -> int:
+    """Bytes of this machine's that a target takes; 0 where its layers lie elsewhere, too."""
+    return 0 if opened.settings.workers else needs(target.info, opened.settings) or 0
 
 
 class KeptReads:
@@ -110,7 +109,7 @@ class KeptReads:
         """`target` is about to be closed."""
         if not isinstance(target.model, LlamaTarget):
             return
-        most = psutil.virtual_memory().available // _SHARE
+        most = (available_bytes() or 0) // _SHARE
         while self._kept and sum(len(state) for _, _, state in self._kept.values()) > most // 2:
             del self._kept[next(iter(self._kept))]
         if (found := target.model.copy_read(most // 2)) is not None:

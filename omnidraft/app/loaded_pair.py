@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from omnidraft.app.kept_targets import KeptTargets, Opened
+from omnidraft.app.kept_targets import KeptTargets, Opened, held_by
 from omnidraft.app.speeds import SPEED_FILE, SpeedStore, speed_key
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.discovery import projector_for
@@ -124,9 +124,10 @@ class LoadedPair:
         return self.engine.target.model if self.engine is not None else None
 
     @property
-    def beside(self) -> int:
-        """Bytes of a target that answered before and would make room for another one."""
-        return self._kept.beside
+    def replaceable(self) -> int:
+        """Bytes of the target, and of the one that answered before: both would make room for another one."""
+        held = held_by(self._opened, self.target) if self._opened is not None and self.target is not None else 0
+        return held + self._kept.beside
 
     @property
     def target_file(self) -> Path | None:

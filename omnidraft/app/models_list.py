@@ -5,21 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.catalog import BUNDLED_DRAFTER, TOY_DRAFTER, existing_path, same_file
 from omnidraft.backends.discovery import find_models, projector_for
-from omnidraft.backends.gguf.file import ModelInfo, context_length
+from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.gguf.header import read_header
-from omnidraft.backends.hf.folder import folder_estimate, is_model_folder
-from omnidraft.backends.llama.devices import local_cards
-from omnidraft.backends.llama.estimate import SPARE, header_estimate
-from omnidraft.backends.llama.sizes import available_bytes
-from omnidraft.errors import ModelError
-from omnidraft.format import short, size
-from omnidraft.settings.config import ModelSettings
+from omnidraft.backends.hf.folder import is_model_folder
+from omnidraft.format import short
 from omnidraft.storage.files import real
 from omnidraft.storage.paths import BUNDLED_MODELS
 
@@ -128,66 +122,3 @@ def chosen(models: list[ModelInfo], path: Path | None) -> str | None:
     """The dropdown value that stands for `path`; None if it is not offered."""
     found = at(models, path)
     return str(found.path) if found is not None else None
-
-
-# How much memory a model will take and whether it is free, for pages: by the same formulas that refuse a load, and no
-# model is opened.
-
-
-def context_of(model: ModelInfo, settings: ModelSettings) -> int:
-    """The context length it would be loaded with."""
-    return context_length(model, settings)[0]
-
-
-def estimate(model: ModelInfo, settings: ModelSettings, projector: Path | None) -> int:
-    """Bytes of weights, projector, cache and buffers with the chosen context; Hugging Face folders as on the
-    processor."""
-    n_ctx = context_of(model, settings)
-    if model.path.is_dir():
-        dtype = "float32" if settings.dtype == "auto" else settings.dtype
-        return folder_estimate(model, "cpu", dtype, n_ctx).total
-    eyes = projector.stat().st_size if projector is not None and projector.is_file() else 0
-    return header_estimate(model, settings, n_ctx).total + eyes
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """Bytes that are free for a target, or would be without the one that is loaded. memory: None where the system does
-    not say; card: of the graphics card with most, cards: of all."""
-
-    memory: int | None
-    card: int = 0
-    cards: int = 0
-
-    @classmethod
-    def now(cls, settings: ModelSettings, loaded: int) -> Room:
-        """loaded: bytes of the targets that would make room."""
-        cards = [int(SPARE * card.free) for card in local_cards()] if settings.n_gpu_layers else []
-        if cards:
-            return cls(available_bytes(), max(cards) + loaded, sum(cards) + loaded)
-        free = available_bytes()
-        return cls(free + loaded if free is not None else None)
-
-    def fits(self, path: Path, needed: int) -> tuple[bool, str]:
-        """(whether a model that needs so much can be loaded, how that is said)."""
-        card = 0 if path.is_dir() else self.card
-        if self.memory is None or needed <= card:
-            return True, "fits on the card" if card else "fits"
-        free = self.memory + (self.cards if card else 0)
-        if needed > free:
-            return False, f"too large: {size(free)} are free"
-        return True, "fits, partly on the card" if card else "fits"
-
-
-def free(assistant: Assistant) -> int | None:
-    """Bytes that can be had beside the model that answers; None where the system does not say."""
-    available = available_bytes()
-    return available + assistant.loaded.beside if available is not None else None
-
-
-def needs(model: ModelInfo, settings: ModelSettings, projector: Path | None = None) -> int | None:
-    """`estimate`, or None: a folder may have been emptied since it was listed, and the page is shown all the same."""
-    try:
-        return estimate(model, settings, projector)
-    except (ModelError, OSError):
-        return None

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from omnidraft.app import models_list
 from omnidraft.app.catalog import same_file
-from omnidraft.app.models_list import is_bundled, is_bundled_drafter, needs
+from omnidraft.app.models_list import is_bundled, is_bundled_drafter
+from omnidraft.app.room import needs
 from omnidraft.app.speeds import SPEED_FILE, SpeedStore, read_bytes
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.sizes import kv_cache_bytes, pass_bytes

@@ -7,11 +7,14 @@ fakes, llama.cpp and transformers meet here and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
 from omnidraft.vocab import Vocabulary
+
+if TYPE_CHECKING:
+    from omnidraft.backends.gguf.file import ModelInfo
 
 N_BATCH = 512  # ids of a pass while a prompt is read
 
@@ -29,6 +32,11 @@ class LanguageModel(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def info(self) -> ModelInfo:
+        """What its file or folder says."""
+        ...
 
     @property
     def n_ctx(self) -> int: ...
