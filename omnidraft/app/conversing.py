@@ -251,9 +251,8 @@ def _job(
         capture=session.assistant.capture,
     )  # fmt: skip
     job = AnswerJob(
-        session.assistant, request, message=keeper.message.id, begun=keeper.message.content,
-        steps=keeper.message.steps, pieces=keeper.pieces, tools=use, listener=keeper,
-    )  # fmt: skip
+        session.assistant, request, message=keeper.message, pieces=keeper.pieces, tools=use, listener=keeper
+    )
     if settings.tools is not None and (use is None or not use.offers):
         job.live.notices.append(UNSUPPORTED.format(session.assistant.target_name))
     if engine is not None and (note := engine.target.template.note) and not any(m.role == "assistant" for m in path):

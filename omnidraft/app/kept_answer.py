@@ -12,8 +12,8 @@ from typing import Any
 
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import ENDED, AnswerJob, Listener
+from omnidraft.app.live import PlainSpeed
 from omnidraft.app.session import Session
-from omnidraft.app.speeds import PlainSpeed
 from omnidraft.chats import Message
 from omnidraft.chats.records import last_step, steps_meta
 from omnidraft.decoding.events import Event, Round

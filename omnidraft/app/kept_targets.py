@@ -38,7 +38,8 @@ class KeptTargets:
 
     def __init__(self) -> None:
         self._beside: tuple[Opened, Engine] | None = None
-        self._reads = KeptReads()
+        # What others had read, oldest first: ids of the conversation, then the tokens and the state behind them.
+        self._reads: dict[Opened, tuple[list[int], list[int], bytes]] = {}
 
     @property
     def beside(self) -> int:
@@ -75,51 +76,33 @@ class KeptTargets:
         return kept
 
     def put_back(self, opened: Opened, target: PromptedModel) -> None:
-        """See `KeptReads`."""
-        self._reads.put_back(opened, target)
+        """`target` was opened anew from this, and has read nothing yet; what it had read is kept no longer."""
+        if opened in self._reads and isinstance(target.model, LlamaTarget):
+            target.committed, tokens, state = self._reads.pop(opened)
+            target.model.put_back(tokens, state)
 
     def forget(self) -> None:
         """Hold nothing, not even of what was read."""
         self._close()
-        self._reads.forget()
+        self._reads.clear()
 
     def _close(self) -> None:
         if self._beside is not None:
             (opened, engine), self._beside = self._beside, None
-            self._reads.keep(opened, engine.target)
+            self._keep_read(opened, engine.target)
             engine.target.model.close()
+
+    def _keep_read(self, opened: Opened, target: PromptedModel) -> None:
+        """`target` is about to be closed. The oldest goes where memory is short."""
+        if not isinstance(target.model, LlamaTarget):
+            return
+        most = (available_bytes() or 0) // _SHARE
+        while self._reads and sum(len(state) for _, _, state in self._reads.values()) > most // 2:
+            del self._reads[next(iter(self._reads))]
+        if (found := target.model.copy_read(most // 2)) is not None:
+            self._reads[opened] = (list(target.committed), *found)
 
 
 def held_by(opened: Opened, target: LanguageModel) -> int:
     """Bytes of this machine's that a target takes; 0 where its layers lie elsewhere, too."""
     return 0 if opened.settings.workers else needs(target.info, opened.settings) or 0
-
-
-class KeptReads:
-    """By what a target was opened from: what it had read. The oldest goes first where memory is short."""
-
-    def __init__(self) -> None:
-        # The ids of the conversation, then the tokens that were read and the state behind them.
-        self._kept: dict[Opened, tuple[list[int], list[int], bytes]] = {}
-
-    def __contains__(self, opened: Opened) -> bool:
-        return opened in self._kept
-
-    def keep(self, opened: Opened, target: PromptedModel) -> None:
-        """`target` is about to be closed."""
-        if not isinstance(target.model, LlamaTarget):
-            return
-        most = (available_bytes() or 0) // _SHARE
-        while self._kept and sum(len(state) for _, _, state in self._kept.values()) > most // 2:
-            del self._kept[next(iter(self._kept))]
-        if (found := target.model.copy_read(most // 2)) is not None:
-            self._kept[opened] = (list(target.committed), *found)
-
-    def put_back(self, opened: Opened, target: PromptedModel) -> None:
-        """`target` was opened anew from this, and has read nothing yet; what it had read is kept no longer."""
-        if opened in self._kept and isinstance(target.model, LlamaTarget):
-            target.committed, tokens, state = self._kept.pop(opened)
-            target.model.put_back(tokens, state)
-
-    def forget(self) -> None:
-        self._kept.clear()

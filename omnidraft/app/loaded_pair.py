@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from omnidraft.app.kept_targets import KeptTargets, Opened, held_by
-from omnidraft.app.speeds import SPEED_FILE, SpeedStore, speed_key
+from omnidraft.app.speeds import SpeedStore, speed_key
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.discovery import projector_for
 from omnidraft.backends.gguf.file import ModelInfo
@@ -22,6 +22,7 @@ from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.measuring import step_seconds
+from omnidraft.decoding.pace import Pace
 from omnidraft.engine import Engine, Memory
 from omnidraft.errors import NoRoom
 from omnidraft.learning.adapters.serving import (
@@ -111,7 +112,7 @@ class LoadedPair:
         widths.KNOWN.keep_in(caches)
         for folder in (profile.adapters, profile.root / MERGED):  # what the trainer wrote, checked by sums
             TRIALS.trust(folder)
-        self._speeds = SpeedStore(caches / SPEED_FILE)
+        self._speeds = SpeedStore(caches)
         self._speed_key: str | None = None  # of the pair as it drafts now; None where one of its files is gone
         self._profile, self._caches, self._ephemeral = profile, caches, ephemeral
         self._opened_with: tuple[Path, ModelSettings] | None = None  # the drafter's file and settings
@@ -122,6 +123,11 @@ class LoadedPair:
     @property
     def target(self) -> LanguageModel | None:
         return self.engine.target.model if self.engine is not None else None
+
+    @property
+    def pace(self) -> Pace | None:
+        """What is known of how fast the pair is; None before it was measured."""
+        return self.engine.memory.pace if self.engine is not None else None
 
     @property
     def replaceable(self) -> int:
@@ -332,7 +338,8 @@ class LoadedPair:
         opened, (file, model) = None, self._opened_with
         if choice.file != file:
             opened, choice = open_choice(choice, model, self.pair.drafter)
-        Replacement(choice, choice, self.swap(choice, opened)).close()
+        if (old := self.swap(choice, opened)) is not None:
+            old.close()
 
     def _recall_speed(self, engine: Engine, asked: LoadRequest) -> None:
         """What earlier sessions measured of this pair, if they did; what each profile's drafter learned is accepted at
@@ -345,9 +352,8 @@ class LoadedPair:
 
     def keep_measured(self) -> None:
         """Keep what was measured of the pair, and how often its drafts were accepted."""
-        pace = self.engine.memory.pace if self.engine is not None and not self._ephemeral else None
-        if pace is not None and self._speed_key is not None:
-            self._speeds.save(self._speed_key, pace)
+        if self.pace is not None and self._speed_key is not None and not self._ephemeral:
+            self._speeds.save(self._speed_key, self.pace)
 
     def let_go(self) -> None:
         """Hold nothing of what was said or learned, in files or memory; `go_on` takes up what the files say then."""

@@ -23,9 +23,9 @@ from omnidraft.app.catalog import same_file
 from omnidraft.app.giving_way import GivingWay
 from omnidraft.app.race_time import Needed, Offer, Times, step_seconds
 from omnidraft.app.race_view import UNDER_WAY, LaneView, RacePlan, RaceView
-from omnidraft.app.speeds import SPEED_FILE, SpeedStore
+from omnidraft.app.speeds import SpeedStore
 from omnidraft.decoding.events import Finished, Token
-from omnidraft.errors import NoRoom, OmniDraftError
+from omnidraft.errors import Defect, NoRoom, OmniDraftError
 from omnidraft.lab.experiment import Began, Interrupted, Said, Turn
 from omnidraft.lab.race import LANES, Lane, Lesson, Score, race, score, teach
 from omnidraft.learning.update import threads_within
@@ -188,7 +188,7 @@ class RaceJob:
             view.error = str(error)
         except Exception:
             log.exception("the race ended with a defect")
-            view.error = "Something went wrong inside the program; its log has the details."
+            view.error = str(Defect())
         finally:
             learner.meanwhile = str
             for lane in view.lanes.values():
@@ -366,8 +366,8 @@ class RaceJob:
         self.view.version = assistant.learner.status().served or ""
         if assistant is self._own:
             return
-        if assistant.engine is not None and (pace := assistant.engine.memory.pace) is not None:
-            store = SpeedStore(self._own.home.cache / SPEED_FILE)  # how good a taught drafter is stays with the race
+        if (pace := assistant.loaded.pace) is not None:
+            store = SpeedStore(self._own.home.cache)  # how good a taught drafter is stays with the race
             store.save_target(self.plan.target, self.plan.settings.model, pace)
         if assistant.learner.status().update is not None:
             assistant.learner.hold()

@@ -299,8 +299,7 @@ class Session:
     @property
     def plain_rounds(self) -> list[float]:
         """Seconds of the plain rounds there were in the last minutes, with the models that are loaded."""
-        engine = self.assistant.engine
-        pace = engine.memory.pace if engine is not None else None
+        pace = self.assistant.loaded.pace
         return pace.recent() if pace is not None else []
 
     def stop(self, chat: str | None) -> None:

@@ -17,7 +17,7 @@ from omnidraft.app.outlook import Outlook
 from omnidraft.app.room import Room
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.app.speeds import SpeedStore, speed_key
+from omnidraft.app.speeds import SPEED_FILE, SpeedStore, speed_key
 from omnidraft.backends.base import Aborted
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama.devices import GPU, Device
@@ -58,7 +58,7 @@ FLAT, STEEP = {1: 0.1, 2: 0.102, 9: 0.11}, {1: 0.1, 2: 0.2, 9: 0.9}
 def at_hand(tmp_path, cost: dict[int, float] | None, *found):
     target, *others = found
     known = Pace(cost, 0.001) if cost else None
-    return outlook.at_hand([target, *others], target, SETTINGS, SpeedStore(tmp_path / "speed.json"), known)
+    return outlook.at_hand([target, *others], target, SETTINGS, SpeedStore(tmp_path), known)
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def test_what_was_seen_of_a_pair_goes_before_what_is_assumed(tmp_path, shapes):
     known.averages.first = Average(0.9, 40.0)
     known.keep()
     before = at_hand(tmp_path, FLAT, target, drafter)[0]
-    store = SpeedStore(tmp_path / "speed.json")
+    store = SpeedStore(tmp_path)
     store.save(speed_key(target.path, drafter.path, SETTINGS, None), known)
     (after,) = outlook.at_hand([target, drafter], target, SETTINGS, store)  # the costs are known from then, too
     assert after.tried
@@ -128,10 +128,9 @@ def test_what_guessing_brings_here_is_promised_once_answers_showed_it(session, m
     known.draft = Proposer(left=ended)
     known.averages.first = Average(stood, answers)
     known.keep()
-    file = session.assistant.home.cache / "speed.json"
-    file.unlink(missing_ok=True)  # what this machine took
-    store = SpeedStore(file)
-    store.save(speed_key(target, drafter, session.model_settings, None), known)
+    cache = session.assistant.home.cache
+    (cache / SPEED_FILE).unlink(missing_ok=True)  # what this machine took
+    SpeedStore(cache).save(speed_key(target, drafter, session.model_settings, None), known)
     assert outlook.promise(session, target).endswith(said)
     assert bool(said) == bool(outlook.promise(session, target))
 

@@ -9,10 +9,11 @@ from html import escape
 from pathlib import Path
 
 from omnidraft.app import models_list
-from omnidraft.app.answer_job import AnswerJob, Live
+from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.catalog import DEFAULT, KNOWN, Known
 from omnidraft.app.conversing import answering
 from omnidraft.app.kept_answer import shown_pieces, stored_plain
+from omnidraft.app.live import Live
 from omnidraft.app.outlook import promise
 from omnidraft.app.room import Room
 from omnidraft.app.session import Session
