@@ -100,9 +100,7 @@ def _shares(tokens: Sequence[int], room: int) -> list[int]:
 def _cut(session: Session, file: TextFile, share: int, question: str) -> TextFile:
     """Of a file so many tokens, with its name and a line that says so: the parts that share words with the question, or
     the beginning where none does."""
-    engine = session.assistant.engine
-    assert engine is not None  # a turn has begun
-    vocabulary = engine.target.model.vocabulary
+    vocabulary = session.assistant.need_engine().target.model.vocabulary
     if (whole := _count(vocabulary, file.text)) <= share:
         return file
     parts = chosen(file.text, question, len(file.text) * share // whole)
@@ -114,11 +112,9 @@ def _cut(session: Session, file: TextFile, share: int, question: str) -> TextFil
 
 
 def _left(session: Session, chat: Conversation, text: str, files: Sequence[TextFile]) -> int:
-    engine = session.assistant.engine
-    assert engine is not None
     system = [{"role": "system", "content": chat.system}] if chat.system.strip() else []
     messages = [*system, {"role": "user", "content": with_files(text, files)}]
-    return engine.room(messages, chat.sampling or session.settings.sampling)
+    return session.assistant.need_engine().room(messages, chat.sampling or session.settings.sampling)
 
 
 def _room(session: Session, chat: Conversation, text: str, files: Sequence[TextFile]) -> int:

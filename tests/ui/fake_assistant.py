@@ -82,6 +82,9 @@ class FakeAssistant:
         )
         return []
 
+    def need_engine(self) -> SimpleNamespace:
+        return self.engine
+
     def unload(self) -> None:
         self.engine = self.target = self.loaded.target_file = None
 
