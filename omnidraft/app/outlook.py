@@ -14,8 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from omnidraft.app import models_list
-from omnidraft.app.catalog import same_file
-from omnidraft.app.models_list import is_bundled, is_bundled_drafter
+from omnidraft.app.models_list import is_bundled, is_bundled_drafter, same_file
 from omnidraft.app.room import needs
 from omnidraft.app.speeds import SpeedStore, read_bytes
 from omnidraft.backends.gguf.file import ModelInfo

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.assistant import Assistant
-from omnidraft.app.catalog import choose_drafter, choose_target, same_file
 from omnidraft.app.changes import take_up, with_it
+from omnidraft.app.models_list import choose_drafter, choose_target, same_file
 from omnidraft.app.race_job import RaceJob
 from omnidraft.app.races import Races
 from omnidraft.app.shown_chats import ShownChats

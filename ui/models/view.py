@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from omnidraft.app import models_list
-from omnidraft.app.catalog import same_file
+from omnidraft.app.models_list import same_file
 from omnidraft.app.outlook import ASSUMED, Outlook, drafters_of, known_speeds
 from omnidraft.app.room import Room, context_of, needs
 from omnidraft.app.session import Session
