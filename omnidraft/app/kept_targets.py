@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from omnidraft.app.room import needs
-from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.engine import Engine
@@ -44,7 +43,10 @@ class KeptTargets:
     @property
     def beside(self) -> int:
         """Bytes of the target that stayed, which goes before another one is opened."""
-        return 0 if self._beside is None else held_by(self._beside[0], self._beside[1].target.model)
+        if self._beside is None:
+            return 0
+        opened, engine = self._beside
+        return needs(engine.target.model.info, opened.settings) or 0
 
     def has_read(self, opened: Opened) -> bool:
         return opened in self._reads
@@ -101,8 +103,3 @@ class KeptTargets:
             del self._reads[next(iter(self._reads))]
         if (found := target.model.copy_read(most // 2)) is not None:
             self._reads[opened] = (list(target.committed), *found)
-
-
-def held_by(opened: Opened, target: LanguageModel) -> int:
-    """Bytes of this machine's that a target takes; 0 where its layers lie elsewhere, too."""
-    return 0 if opened.settings.workers else needs(target.info, opened.settings) or 0

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from omnidraft.app.kept_targets import KeptTargets, Opened, held_by
+from omnidraft.app.kept_targets import KeptTargets, Opened
+from omnidraft.app.room import Room, needs
 from omnidraft.app.speeds import SpeedStore, speed_key
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.discovery import projector_for
-from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.gguf.file import ModelInfo, usable_info
 from omnidraft.backends.llama import widths
-from omnidraft.backends.llama.estimate import crowded
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
 from omnidraft.decoding.lookup import SuffixLookup
@@ -65,6 +65,12 @@ class LoadRequest:
     def same_target(self, other: LoadRequest) -> bool:
         """Whether both want the same target, loaded in the same way."""
         return replace(self, drafter=other.drafter, cache=other.cache, adapter=other.adapter) == other
+
+    def crowds_a_card(self) -> bool:
+        """Whether a card would hold its target only if what lies there went."""
+        if self.model.workers or self.target.is_dir() or not (card := Room.now(self.model).card):
+            return False
+        return (needs(usable_info(self.target), self.model) or 0) > card
 
     def opened(self) -> Opened:
         """What its target is opened from."""
@@ -132,8 +138,8 @@ class LoadedPair:
     @property
     def replaceable(self) -> int:
         """Bytes of the target, and of the one that answered before: both would make room for another one."""
-        held = held_by(self._opened, self.target) if self._opened is not None and self.target is not None else 0
-        return held + self._kept.beside
+        answers = needs(self.target.info, self.asked.model) if self.target and self.asked else 0
+        return (answers or 0) + self._kept.beside
 
     @property
     def target_file(self) -> Path | None:
@@ -167,7 +173,7 @@ class LoadedPair:
                     raise
                 self._exchange_drafter(self.engine, asked, self._opened)
             return list(self.choice.notices) if self.choice is not None else []
-        if self.asked is not None and crowded(asked.target, asked.model):
+        if self.asked is not None and asked.crowds_a_card():
             return self._load_instead(self.asked, asked)
         try:
             return self._load(asked)
