@@ -43,9 +43,9 @@ class KeptTargets:
     @property
     def beside(self) -> int:
         """Bytes of the target that stayed, which goes before another one is opened."""
-        if self._beside is None:
+        if (kept := self._beside) is None:
             return 0
-        opened, engine = self._beside
+        opened, engine = kept
         return needs(engine.target.model.info, opened.settings) or 0
 
     def has_read(self, opened: Opened) -> bool:

@@ -138,7 +138,8 @@ class LoadedPair:
     @property
     def replaceable(self) -> int:
         """Bytes of the target, and of the one that answered before: both would make room for another one."""
-        answers = needs(self.target.info, self.asked.model) if self.target and self.asked else 0
+        target, asked = self.target, self.asked
+        answers = needs(target.info, asked.model) if target is not None and asked is not None else 0
         return (answers or 0) + self._kept.beside
 
     @property
