@@ -70,7 +70,7 @@ def _serve(args: argparse.Namespace, home: DataHome, profile: str) -> int:
 
 def _check_models(args: argparse.Namespace, home: DataHome, profile: str) -> None:
     """ModelError if a model that was named is not there."""
-    from omnidraft.app.catalog import choose_drafter, choose_target
+    from omnidraft.app.models_list import choose_drafter, choose_target
     from omnidraft.settings.file import load_settings
 
     settings, _ = load_settings(home.profile(profile).settings)

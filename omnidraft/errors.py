@@ -9,6 +9,13 @@ class OmniDraftError(Exception):
     """Base of every error meant for display."""
 
 
+class Defect(OmniDraftError):
+    """What people are told of a mistake in the program itself; the traceback is in the log."""
+
+    def __init__(self) -> None:
+        super().__init__("Something went wrong inside the program; its log has the details.")
+
+
 class ModelError(OmniDraftError):
     """A model file is missing, damaged, unsupported, or cannot do what was asked of it."""
 

@@ -10,110 +10,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.app.speeds import PlainSpeed, RoundTimes
+from omnidraft.app.live import Live
 from omnidraft.app.tool_use import ToolUse
-from omnidraft.chats.records import Step, last_step, open_call
-from omnidraft.decoding.events import Event, Finished, Notice, Prefill, Round, Statistics, Token
+from omnidraft.chats.records import Message, Step, last_step, open_call
+from omnidraft.decoding.events import Event, Finished, Prefill, Token
 from omnidraft.decoding.request import AnswerRequest
-from omnidraft.errors import OmniDraftError
-
-# Running counters of the answer being written, built from its events. Knows no page.
-
-
-_SUMS = (
-    "tokens", "target_passes", "rounds", "prefill", "drafted", "proposed", "tested", "accepted", "copied",
-    "copied_tested", "copied_accepted", "forced", "forced_tested", "forced_accepted", "plain", "plain_seconds",
-    "draft", "translate", "verify", "other",
-)  # fmt: skip
-
-
-@dataclass(slots=True)
-class Live:
-    """What the panel shows. phase: waiting, reading, writing, done. `statistics` runs along with the rounds."""
-
-    phase: str = "waiting"
-    prefill: Prefill | None = None
-    statistics: Statistics = field(default_factory=Statistics)
-    notices: list[str] = field(default_factory=list)
-    pieces: list[tuple[str, str]] = field(default_factory=list)  # (text, origin) per token, for the origins view
-    ids: list[int] = field(default_factory=list)  # of the tokens counted here
-    acceptance: list[float] = field(default_factory=list)  # accepted / proposed, one value per 8 rounds that proposed
-    finish_reason: str | None = None
-    disabled_reason: str | None = None
-    seed: int | None = None
-    times: RoundTimes = field(default_factory=RoundTimes)
-    settled_plain: PlainSpeed | None = None  # `plain` of an answer that is in the store
-    _window: list[tuple[int, int]] = field(default_factory=list)
-
-    @classmethod
-    def stored(
-        cls, statistics: Mapping[str, Any], disabled_reason: str | None, plain: PlainSpeed | None = None
-    ) -> Live:
-        """The counters of an answer that was written earlier, and its speed without drafting."""
-        known = {f.name for f in fields(Statistics)}
-        live = cls(phase="done", disabled_reason=disabled_reason, settled_plain=plain)
-        live.statistics = Statistics(**{name: value for name, value in statistics.items() if name in known})
-        return live
-
-    def add_earlier(self, statistics: Mapping[str, Any]) -> None:
-        """Count what was written of this answer before it was continued, as if it had never stopped."""
-        before, now = Live.stored(statistics, None).statistics, self.statistics
-        for name in _SUMS:
-            setattr(now, name, getattr(before, name) + getattr(now, name))
-        now.origins = {name: before.origins.get(name, 0) + count for name, count in now.origins.items()}
-        # The continued prompt ended with the answer's own tokens; the gauge counts them once.
-        now.prompt_tokens = max(now.prompt_tokens - before.tokens, 0)
-        now.reused_tokens = min(before.reused_tokens, now.prompt_tokens)
-
-    def plain(self, earlier: Sequence[float] = ()) -> PlainSpeed | None:
-        """The speed the answer would have had without drafting; None if nothing was drafted or nobody knows.
-
-        earlier: plain rounds of the answers before, seconds.
-        """
-        if self.settled_plain is not None:
-            return self.settled_plain
-        speedup, speed = self.times.speedup(earlier), self.statistics.tokens_per_second
-        return PlainSpeed(speed / speedup, self.times.error(earlier)) if speedup and speed else None
-
-    def take(self, event: Event) -> None:
-        """Count one event."""
-        if isinstance(event, Token):
-            self.phase = "writing"
-            self.statistics.tokens += 1
-            self.statistics.origins[event.origin] += 1
-            self.pieces.append((event.text, event.origin))
-            self.ids.append(event.id)
-        elif isinstance(event, Round):
-            self._round(event)
-        elif isinstance(event, Prefill):
-            self.phase = "reading"
-            self.prefill = event
-        elif isinstance(event, Notice):
-            self.notices.append(event.text)
-        elif isinstance(event, Finished):
-            self.phase = "done"
-            self.statistics = event.statistics
-            self.finish_reason, self.seed = event.reason, event.seed
-            self.disabled_reason = event.draft_disabled_reason
-            if event.text:
-                self.pieces.append((event.text, "target"))
-
-    def _round(self, event: Round) -> None:
-        self.times.take(event)
-        self.statistics.count(event)
-        drafted = event.behind_forced
-        if drafted.proposed > drafted.copied:
-            self._window.append((drafted.accepted, drafted.proposed))
-            if len(self._window) == 8:
-                self.acceptance.append(sum(a for a, _ in self._window) / sum(p for _, p in self._window))
-                self._window.clear()
-
+from omnidraft.errors import Defect, OmniDraftError
 
 log = logging.getLogger("omnidraft.ui")
 ENDED = ("stop", "stop_string")  # reasons of an answer that came to its end
@@ -136,8 +44,8 @@ class AnswerJob:
     """One answer: `run` writes it. `text` is all of it so far; `error` is a sentence if it
     failed.
 
-    Where the request goes on with an answer, `pieces` (text, origin) of it were shown before; `begun` is all of its
-    text where that is more, with the calls `steps`. tools: what the model may call; None: nothing.
+    message: the stored one that it fills, with what was said and called before, of which `pieces` (text, origin) were
+    shown; begun: what was said of an answer that is not stored. tools: what the model may call; None: nothing.
     """
 
     def __init__(
@@ -145,22 +53,19 @@ class AnswerJob:
         assistant: Assistant,
         request: AnswerRequest,
         *,
-        message: str | None = None,
-        begun: str | None = None,
-        steps: Sequence[Step] = (),
+        message: Message | None = None,
+        begun: str = "",
         pieces: Sequence[tuple[str, str]] = (),
         tools: ToolUse | None = None,
         listener: Listener | None = None,
     ) -> None:
         self.request: AnswerRequest = request
         self.chat = request.source
-        self.message = message  # the stored message this answer fills
-        # What was there before this job went on with it.
-        self.begun = begun if begun is not None else request.continued.text if request.continued else ""
-        self.steps = list(steps)
+        self.message = message.id if message is not None else None
+        self.begun = message.content if message is not None else begun
+        self.steps = message.steps if message is not None else []
         self.live = Live(pieces=list(pieces))
-        self.error: str | None = None
-        self.failure: OmniDraftError | None = None  # what `error` tells, where it is one of ours
+        self.failure: OmniDraftError | None = None  # why it is not what it should be
         self.started = time.time()
         self._assistant, self._tools = assistant, tools
         self._listener = listener or Listener()
@@ -169,6 +74,10 @@ class AnswerJob:
         self._changed = threading.Condition()
         self._version = 0
         self.stopped = self.over = False
+
+    @property
+    def error(self) -> str | None:
+        return str(self.failure) if self.failure is not None else None
 
     @property
     def text(self) -> str:
@@ -212,11 +121,11 @@ class AnswerJob:
                             break
                 request = self._behind(request)
         except OmniDraftError as error:
-            self.error, self.failure = str(error), error
+            self.failure = error
         except Exception:
             # The page must hear that it is over; the traceback belongs in the log.
             log.exception("the answer ended with a defect")
-            self.error = "Something went wrong inside the program; its log has the details."
+            self.failure = Defect()
         self._end()
 
     def _begun(self) -> AnswerRequest | None:
@@ -265,7 +174,7 @@ class AnswerJob:
         try:
             self._listener.over(self)
         except OmniDraftError as error:
-            self.error = self.error or str(error)
+            self.failure = self.failure or error
         finally:
             self.live.phase = "done"
             with self._changed:

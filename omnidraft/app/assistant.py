@@ -115,7 +115,7 @@ class Assistant:
             self._tell_learner()
             _settle_in()
             # The first answer under a grammar does not wait for it.
-            vocabulary = self._engine().target.model.vocabulary
+            vocabulary = self.need_engine().target.model.vocabulary
             threading.Thread(target=whole_vocabulary, args=(vocabulary,), name="vocabulary", daemon=True).start()
             return notices
 
@@ -156,7 +156,7 @@ class Assistant:
         tokens: list[Token] | None = [] if request.capture and request.continued is None else None
         with self._answering():
             try:
-                with closing(self._engine().answer(request)) as events:
+                with closing(self.need_engine().answer(request)) as events:
                     for event in events:
                         if tokens is not None and isinstance(event, Token):
                             tokens.append(event)
@@ -171,7 +171,7 @@ class Assistant:
     def embed(self, texts: Sequence[str | Sequence[int]], stopped: Callable[[], bool]) -> tuple[np.ndarray, int]:
         """See `embedding.embed`; with the loaded target, once nobody else uses it."""
         with self._answering():
-            return embed(self._engine().target.model, texts, stopped)
+            return embed(self.need_engine().target.model, texts, stopped)
 
     @contextmanager
     def _held(self, timeout: float = -1) -> Iterator[None]:
@@ -266,7 +266,8 @@ class Assistant:
                 if self.loaded.pair is not None:
                     self._tell_learner()
 
-    def _engine(self) -> Engine:
+    def need_engine(self) -> Engine:
+        """ModelError if no model is loaded: there is one in a session's turn."""
         if self.engine is None:
             raise ModelError("No model is loaded; choose a target first.")
         return self.engine

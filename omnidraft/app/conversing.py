@@ -15,8 +15,9 @@ from typing import Any
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.attached import as_read, fitted, refuse_unseen, seen_pictures
-from omnidraft.app.catalog import same_file, suited
+from omnidraft.app.catalog import suited
 from omnidraft.app.kept_answer import KeptAnswer
+from omnidraft.app.models_list import same_file
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.tool_use import UNSUPPORTED, ToolUse, decided
 from omnidraft.app.waiting import Place
@@ -241,23 +242,20 @@ def _job(
     granted: str | None = None,
 ) -> AnswerJob:  # fmt: skip
     messages = messages_of(settings, path, seen_pictures(session, path))
-    engine, use = session.assistant.engine, None
-    if engine is not None:
-        template = AnswerRequest(messages, sampling).told(engine.target.template)
-        use = _tool_use(session, settings, template, messages, path, keeper, granted)
+    own = session.assistant.need_engine().target.template
+    use = _tool_use(session, settings, AnswerRequest(messages, sampling).told(own), messages, path, keeper, granted)
     begun = messages_with_steps(keeper.before, keeper.message.steps, keeper.message.own_ids)
     request = AnswerRequest(
         [*messages, *begun], sampling, draft_of(session, settings), continued=keeper.continued, source=settings.id,
         capture=session.assistant.capture,
     )  # fmt: skip
     job = AnswerJob(
-        session.assistant, request, message=keeper.message.id, begun=keeper.message.content,
-        steps=keeper.message.steps, pieces=keeper.pieces, tools=use, listener=keeper,
-    )  # fmt: skip
+        session.assistant, request, message=keeper.message, pieces=keeper.pieces, tools=use, listener=keeper
+    )
     if settings.tools is not None and (use is None or not use.offers):
         job.live.notices.append(UNSUPPORTED.format(session.assistant.target_name))
-    if engine is not None and (note := engine.target.template.note) and not any(m.role == "assistant" for m in path):
-        job.live.notices.append(note)  # once in a conversation
+    if own.note and not any(m.role == "assistant" for m in path):
+        job.live.notices.append(own.note)  # once in a conversation
     return job
 
 

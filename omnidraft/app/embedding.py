@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from omnidraft.backends.base import Aborted, Embedding, LanguageModel
-from omnidraft.errors import ContextFull, ModelError, OmniDraftError
+from omnidraft.errors import ContextFull, Defect, ModelError, OmniDraftError
 from omnidraft.vocab import Vocabulary
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class EmbeddingJob:
             self.failure = error
         except Exception:
             log.exception("embedding ended with a defect")
-            self.failure = OmniDraftError("Something went wrong inside the program; its log has the details.")
+            self.failure = Defect()
         finally:
             with self._lock:
                 self._over.set()

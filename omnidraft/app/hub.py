@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from omnidraft.app.room import Room
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import short
 from omnidraft.format import size as shown_size
@@ -64,10 +65,6 @@ class RemoteModel:
     def size(self) -> int:
         return sum(file.size for file in self.fetched)
 
-    def fits(self, free: int | None) -> bool:
-        """Into so much memory, with a fifth more for its context and buffers."""
-        return free is None or 1.2 * self.size < free
-
     @classmethod
     def of(cls, file: RemoteFile) -> RemoteModel:
         return cls(file.repo, file.name, (file,))
@@ -99,9 +96,9 @@ def list_models(repo: str) -> list[RemoteModel]:
     return sorted(found, key=lambda model: model.size)
 
 
-def best(offered: list[RemoteModel], free: int | None) -> RemoteModel | None:
+def best(offered: list[RemoteModel], room: Room) -> RemoteModel | None:
     """The one to take: in the format that most take, else the largest, of those that fit."""
-    fitting = [one for one in offered if one.fits(free)]
+    fitting = [one for one in offered if room.holds(one.size)[0]]
     usual = [one for one in fitting if _USUAL in one.name.lower()]
     return max(usual or fitting, key=lambda one: one.size, default=None)
 
@@ -323,12 +320,13 @@ class Found:
         size = f"{short(self.parameters)} · " if self.parameters else ""
         return f"{self.repo} · {size}{self.downloads:,} downloads"
 
-    def fits(self, free: int | None) -> bool:
-        """Whether any file of it may fit into so many bytes."""
-        return free is None or self.parameters * LEAST_BITS / 8 <= free
+    @property
+    def least(self) -> float:
+        """Bytes of the smallest file there may be."""
+        return self.parameters * LEAST_BITS / 8
 
 
-def search(words: str, free: int | None) -> tuple[list[Found], int]:
+def search(words: str, room: Room) -> tuple[list[Found], int]:
     """(public repositories that match, how many more were left out as too large). HubError in one sentence."""
     from huggingface_hub import constants
     from huggingface_hub.utils import build_hf_headers, get_session
@@ -345,7 +343,7 @@ def search(words: str, free: int | None) -> tuple[list[Found], int]:
         found = [_found(one) for one in answer.json()]
     except Exception as error:
         raise unreachable(error) from None
-    fitting = [one for one in sorted(found, key=lambda one: -one.downloads) if one.fits(free)]
+    fitting = [one for one in sorted(found, key=lambda one: -one.downloads) if room.holds(one.least)[0]]
     return fitting, len(found) - len(fitting)
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from omnidraft.app import models_list
 from omnidraft.app.answer_job import ENDED, AnswerJob, Listener
+from omnidraft.app.live import PlainSpeed
 from omnidraft.app.session import Session
-from omnidraft.app.speeds import PlainSpeed
 from omnidraft.chats import Message
 from omnidraft.chats.records import last_step, steps_meta
 from omnidraft.decoding.events import Event, Round
@@ -51,13 +51,11 @@ class KeptAnswer(Listener):
         first = not any(message.role == "assistant" for message in session.store.path(question.chat))
         # Above the first answer of a chat nothing is said of a switch: there was no other model before.
         note = (None if first else switched) or session.switched.pop(None, None)
-        engine = session.assistant.engine
-        template = AnswerRequest((), sampling).told(engine.target.template) if engine else None
-        thinks = (template.opens_thoughts or None) if template else None
-        marks = template.thought_marks if template else None
-        target = session.assistant.target_name
-        told = {"target": target, "note": note, "seed": sampling.seed, "thinks": thinks, "marks": marks}
-        meta = _said({**told, "partial": True})
+        template = AnswerRequest((), sampling).told(session.assistant.need_engine().target.template)
+        meta = _said({
+            "target": session.assistant.target_name, "note": note, "seed": sampling.seed,
+            "thinks": template.opens_thoughts or None, "marks": template.thought_marks, "partial": True,
+        })  # fmt: skip
         message = session.store.append(question.chat, "assistant", "", parent=question.id, meta=meta)
         return cls(session, message)
 

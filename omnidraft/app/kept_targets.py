@@ -8,15 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import psutil
-
-from omnidraft.app.speeds import file_mark
-from omnidraft.backends.llama.estimate import header_estimate
+from omnidraft.app.room import needs
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.engine import Engine
 from omnidraft.prompting.prompted_model import PromptedModel
 from omnidraft.settings.config import ModelSettings
+from omnidraft.storage.files import mark
 
 _SHARE = 8  # of the free memory one part is used for what was read: loading the next model needs the rest
 
@@ -31,7 +29,7 @@ class Opened:
 
     @classmethod
     def now(cls, files: Sequence[Path], settings: ModelSettings, *, must_see: bool) -> Opened:
-        return cls(tuple(file_mark(file) if file.exists() else "" for file in files), settings, must_see)
+        return cls(tuple(mark(file) if file.exists() else "" for file in files), settings, must_see)
 
 
 class KeptTargets:
@@ -39,12 +37,16 @@ class KeptTargets:
 
     def __init__(self) -> None:
         self._beside: tuple[Opened, Engine] | None = None
-        self._reads = KeptReads()
+        # What others had read, oldest first: ids of the conversation, then the tokens and the state behind them.
+        self._reads: dict[Opened, tuple[list[int], list[int], bytes]] = {}
 
     @property
     def beside(self) -> int:
         """Bytes of the target that stayed, which goes before another one is opened."""
-        return 0 if self._beside is None else _bytes_of(*self._beside)
+        if (kept := self._beside) is None:
+            return 0
+        opened, engine = kept
+        return needs(engine.target.model.info, opened.settings) or 0
 
     def has_read(self, opened: Opened) -> bool:
         return opened in self._reads
@@ -76,51 +78,28 @@ class KeptTargets:
         return kept
 
     def put_back(self, opened: Opened, target: PromptedModel) -> None:
-        """See `KeptReads`."""
-        self._reads.put_back(opened, target)
+        """`target` was opened anew from this, and has read nothing yet; what it had read is kept no longer."""
+        if opened in self._reads and isinstance(target.model, LlamaTarget):
+            target.committed, tokens, state = self._reads.pop(opened)
+            target.model.put_back(tokens, state)
 
     def forget(self) -> None:
         """Hold nothing, not even of what was read."""
         self._close()
-        self._reads.forget()
+        self._reads.clear()
 
     def _close(self) -> None:
         if self._beside is not None:
             (opened, engine), self._beside = self._beside, None
-            self._reads.keep(opened, engine.target)
+            self._keep_read(opened, engine.target)
             engine.target.model.close()
 
-
-def _bytes_of(opened: Opened, engine: Engine) -> int:
-    model = engine.target.model
-    return header_estimate(model.info, opened.settings, model.n_ctx).total if isinstance(model, LlamaTarget) else 0
-
-
-class KeptReads:
-    """By what a target was opened from: what it had read. The oldest goes first where memory is short."""
-
-    def __init__(self) -> None:
-        # The ids of the conversation, then the tokens that were read and the state behind them.
-        self._kept: dict[Opened, tuple[list[int], list[int], bytes]] = {}
-
-    def __contains__(self, opened: Opened) -> bool:
-        return opened in self._kept
-
-    def keep(self, opened: Opened, target: PromptedModel) -> None:
-        """`target` is about to be closed."""
+    def _keep_read(self, opened: Opened, target: PromptedModel) -> None:
+        """`target` is about to be closed. The oldest goes where memory is short."""
         if not isinstance(target.model, LlamaTarget):
             return
-        most = psutil.virtual_memory().available // _SHARE
-        while self._kept and sum(len(state) for _, _, state in self._kept.values()) > most // 2:
-            del self._kept[next(iter(self._kept))]
+        most = (available_bytes() or 0) // _SHARE
+        while self._reads and sum(len(state) for _, _, state in self._reads.values()) > most // 2:
+            del self._reads[next(iter(self._reads))]
         if (found := target.model.copy_read(most // 2)) is not None:
-            self._kept[opened] = (list(target.committed), *found)
-
-    def put_back(self, opened: Opened, target: PromptedModel) -> None:
-        """`target` was opened anew from this, and has read nothing yet; what it had read is kept no longer."""
-        if opened in self._kept and isinstance(target.model, LlamaTarget):
-            target.committed, tokens, state = self._kept.pop(opened)
-            target.model.put_back(tokens, state)
-
-    def forget(self) -> None:
-        self._kept.clear()
+            self._reads[opened] = (list(target.committed), *found)

@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import cast
 
 from omnidraft.app.kept_targets import KeptTargets, Opened
-from omnidraft.app.speeds import SPEED_FILE, SpeedStore, speed_key
+from omnidraft.app.room import Room, needs
+from omnidraft.app.speeds import SpeedStore, speed_key
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.discovery import projector_for
-from omnidraft.backends.gguf.file import ModelInfo
+from omnidraft.backends.gguf.file import ModelInfo, usable_info
 from omnidraft.backends.llama import widths
-from omnidraft.backends.llama.estimate import crowded
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
 from omnidraft.decoding.lookup import SuffixLookup
 from omnidraft.decoding.measuring import step_seconds
+from omnidraft.decoding.pace import Pace
 from omnidraft.engine import Engine, Memory
 from omnidraft.errors import NoRoom
 from omnidraft.learning.adapters.serving import (
@@ -64,6 +65,12 @@ class LoadRequest:
     def same_target(self, other: LoadRequest) -> bool:
         """Whether both want the same target, loaded in the same way."""
         return replace(self, drafter=other.drafter, cache=other.cache, adapter=other.adapter) == other
+
+    def crowds_a_card(self) -> bool:
+        """Whether a card would hold its target only if what lies there went."""
+        if self.model.workers or self.target.is_dir() or not (card := Room.now(self.model).card):
+            return False
+        return (needs(usable_info(self.target), self.model) or 0) > card
 
     def opened(self) -> Opened:
         """What its target is opened from."""
@@ -111,7 +118,7 @@ class LoadedPair:
         widths.KNOWN.keep_in(caches)
         for folder in (profile.adapters, profile.root / MERGED):  # what the trainer wrote, checked by sums
             TRIALS.trust(folder)
-        self._speeds = SpeedStore(caches / SPEED_FILE)
+        self._speeds = SpeedStore(caches)
         self._speed_key: str | None = None  # of the pair as it drafts now; None where one of its files is gone
         self._profile, self._caches, self._ephemeral = profile, caches, ephemeral
         self._opened_with: tuple[Path, ModelSettings] | None = None  # the drafter's file and settings
@@ -124,9 +131,16 @@ class LoadedPair:
         return self.engine.target.model if self.engine is not None else None
 
     @property
-    def beside(self) -> int:
-        """Bytes of a target that answered before and would make room for another one."""
-        return self._kept.beside
+    def pace(self) -> Pace | None:
+        """What is known of how fast the pair is; None before it was measured."""
+        return self.engine.memory.pace if self.engine is not None else None
+
+    @property
+    def replaceable(self) -> int:
+        """Bytes of the target, and of the one that answered before: both would make room for another one."""
+        target, asked = self.target, self.asked
+        answers = needs(target.info, asked.model) if target is not None and asked is not None else 0
+        return (answers or 0) + self._kept.beside
 
     @property
     def target_file(self) -> Path | None:
@@ -160,7 +174,7 @@ class LoadedPair:
                     raise
                 self._exchange_drafter(self.engine, asked, self._opened)
             return list(self.choice.notices) if self.choice is not None else []
-        if self.asked is not None and crowded(asked.target, asked.model):
+        if self.asked is not None and asked.crowds_a_card():
             return self._load_instead(self.asked, asked)
         try:
             return self._load(asked)
@@ -331,7 +345,8 @@ class LoadedPair:
         opened, (file, model) = None, self._opened_with
         if choice.file != file:
             opened, choice = open_choice(choice, model, self.pair.drafter)
-        Replacement(choice, choice, self.swap(choice, opened)).close()
+        if (old := self.swap(choice, opened)) is not None:
+            old.close()
 
     def _recall_speed(self, engine: Engine, asked: LoadRequest) -> None:
         """What earlier sessions measured of this pair, if they did; what each profile's drafter learned is accepted at
@@ -344,9 +359,8 @@ class LoadedPair:
 
     def keep_measured(self) -> None:
         """Keep what was measured of the pair, and how often its drafts were accepted."""
-        pace = self.engine.memory.pace if self.engine is not None and not self._ephemeral else None
-        if pace is not None and self._speed_key is not None:
-            self._speeds.save(self._speed_key, pace)
+        if self.pace is not None and self._speed_key is not None and not self._ephemeral:
+            self._speeds.save(self._speed_key, self.pace)
 
     def let_go(self) -> None:
         """Hold nothing of what was said or learned, in files or memory; `go_on` takes up what the files say then."""

@@ -1,27 +1,28 @@
-"""The models a dropdown offers: where they are looked for, and how each is called. Loads nothing."""
+"""The models there are: where they are looked for, how each is called, and which is used when nobody says. Loads
+nothing."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.app.catalog import BUNDLED_DRAFTER, TOY_DRAFTER, existing_path, same_file
+from omnidraft.app.catalog import DEFAULT, is_right
 from omnidraft.backends.discovery import find_models, projector_for
-from omnidraft.backends.gguf.file import ModelInfo, context_length
+from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.gguf.header import read_header
-from omnidraft.backends.hf.folder import folder_estimate, is_model_folder
-from omnidraft.backends.llama.devices import local_cards
-from omnidraft.backends.llama.estimate import SPARE, header_estimate
-from omnidraft.backends.llama.sizes import available_bytes
+from omnidraft.backends.hf.folder import is_model_folder
 from omnidraft.errors import ModelError
-from omnidraft.format import short, size
-from omnidraft.settings.config import ModelSettings
+from omnidraft.format import short
+from omnidraft.settings.config import AppSettings
 from omnidraft.storage.files import real
-from omnidraft.storage.paths import BUNDLED_MODELS
+from omnidraft.storage.paths import BUNDLED_MODELS, DataHome
+
+BUNDLED_DRAFTER = "smol-drafter"
+TOY_DRAFTER = "tiny-drafter"  # of the toys: it knows their small world, and is quicker than a guess is worth there
+_DEFAULTS = AppSettings()
 
 
 def folders(assistant: Assistant) -> list[Path]:
@@ -130,64 +131,70 @@ def chosen(models: list[ModelInfo], path: Path | None) -> str | None:
     return str(found.path) if found is not None else None
 
 
-# How much memory a model will take and whether it is free, for pages: by the same formulas that refuse a load, and no
-# model is opened.
+def choose_target(given: str | None, home: DataHome, settings: AppSettings = _DEFAULTS) -> Path:
+    """The given path, or a name as `models` lists it; without either the profile's target, else a real model that is
+    there, else the first bundled one."""
+    name = given or settings.target
+    if name is None:
+        if (real := real_model(home)) is not None:
+            return real
+        found = [m for m in find_models([BUNDLED_MODELS]) if m.kind == "model" and "drafter" not in m.name]
+        if not found:
+            raise ModelError("No model was found; name one with --target.")
+        return found[0].path
+    return _resolve(name, home, settings)
 
 
-def context_of(model: ModelInfo, settings: ModelSettings) -> int:
-    """The context length it would be loaded with."""
-    return context_length(model, settings)[0]
+def real_model(home: DataHome) -> Path | None:
+    """The model to begin with that somebody fetched: the default one, if it is whole, else the first other one."""
+    for folder in (home.models, BUNDLED_MODELS):
+        if is_right(path := folder / DEFAULT.file, DEFAULT):
+            return path
+    others = [m for m in find_models([home.models]) if m.kind == "model" and m.path.name != DEFAULT.file]
+    return others[0].path if others else None
 
 
-def estimate(model: ModelInfo, settings: ModelSettings, projector: Path | None) -> int:
-    """Bytes of weights, projector, cache and buffers with the chosen context; Hugging Face folders as on the
-    processor."""
-    n_ctx = context_of(model, settings)
-    if model.path.is_dir():
-        dtype = "float32" if settings.dtype == "auto" else settings.dtype
-        return folder_estimate(model, "cpu", dtype, n_ctx).total
-    eyes = projector.stat().st_size if projector is not None and projector.is_file() else 0
-    return header_estimate(model, settings, n_ctx).total + eyes
+def choose_drafter(
+    given: str | None, home: DataHome, settings: AppSettings = _DEFAULTS, target: Path | None = None
+) -> Path | None:
+    """The given drafter, the profile's, or the bundled one for this target; None if there is none."""
+    name = given or settings.drafter
+    if name is not None:
+        return _resolve(name, home, settings)
+    toy = target is not None and real(target).is_relative_to(real(BUNDLED_MODELS))
+    wanted = TOY_DRAFTER if toy and target is not None and target.name != DEFAULT.file else BUNDLED_DRAFTER
+    found = {m.name: m.path for m in find_models([BUNDLED_MODELS])}
+    return found.get(wanted, found.get(TOY_DRAFTER))
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
-    """Bytes that are free for a target, or would be without the one that is loaded. memory: None where the system does
-    not say; card: of the graphics card with most, cards: of all."""
-
-    memory: int | None
-    card: int = 0
-    cards: int = 0
-
-    @classmethod
-    def now(cls, settings: ModelSettings, loaded: int) -> Room:
-        """loaded: bytes of the targets that would make room."""
-        cards = [int(SPARE * card.free) for card in local_cards()] if settings.n_gpu_layers else []
-        if cards:
-            return cls(available_bytes(), max(cards) + loaded, sum(cards) + loaded)
-        free = available_bytes()
-        return cls(free + loaded if free is not None else None)
-
-    def fits(self, path: Path, needed: int) -> tuple[bool, str]:
-        """(whether a model that needs so much can be loaded, how that is said)."""
-        card = 0 if path.is_dir() else self.card
-        if self.memory is None or needed <= card:
-            return True, "fits on the card" if card else "fits"
-        free = self.memory + (self.cards if card else 0)
-        if needed > free:
-            return False, f"too large: {size(free)} are free"
-        return True, "fits, partly on the card" if card else "fits"
+def need_drafter(given: str | None, home: DataHome, target: Path | None = None) -> Path:
+    """`choose_drafter` for what is of no use without one."""
+    found = choose_drafter(given, home, target=target)
+    if found is None:
+        raise ModelError("No drafter was found; name one with --drafter.")
+    return found
 
 
-def free(assistant: Assistant) -> int | None:
-    """Bytes that can be had beside the model that answers; None where the system does not say."""
-    available = available_bytes()
-    return available + assistant.loaded.beside if available is not None else None
+def same_file(one: Path | None, other: Path | None) -> bool:
+    """Whether both lead to one file, whichever way it was spelled."""
+    return one is not None and other is not None and real(one) == real(other)
 
 
-def needs(model: ModelInfo, settings: ModelSettings, projector: Path | None = None) -> int | None:
-    """`estimate`, or None: a folder may have been emptied since it was listed, and the page is shown all the same."""
+def existing_path(name: str) -> Path | None:
+    """The path of this name; None if nothing is there."""
     try:
-        return estimate(model, settings, projector)
-    except (ModelError, OSError):
+        path = Path(name).expanduser()
+        return path if path.exists() else None
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL inside, no such user: then it is no path
         return None
+
+
+def _resolve(name: str, home: DataHome, settings: AppSettings) -> Path:
+    if (path := existing_path(name)) is not None:
+        return path
+    folders = [BUNDLED_MODELS, home.models, *map(Path, settings.model_folders)]
+    models = [m for m in find_models(folders, settings.model_programs) if m.kind != "projector"]
+    matches = [m.path for m in models if name in (m.name, m.path.stem)]
+    if not matches:
+        raise ModelError(f"There is no model file or known model named {name[:200]}.")
+    return matches[0]

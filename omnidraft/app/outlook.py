@@ -14,9 +14,9 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from omnidraft.app import models_list
-from omnidraft.app.catalog import same_file
-from omnidraft.app.models_list import is_bundled, is_bundled_drafter, needs
-from omnidraft.app.speeds import SPEED_FILE, SpeedStore, read_bytes
+from omnidraft.app.models_list import is_bundled, is_bundled_drafter, same_file
+from omnidraft.app.room import needs
+from omnidraft.app.speeds import SpeedStore, read_bytes
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.sizes import kv_cache_bytes, pass_bytes
 from omnidraft.decoding.pace import Pace
@@ -192,8 +192,7 @@ def draft_with_the_quickest(session: Session) -> bool:
 def _sound(session: Session) -> Pace | None:
     """Of the pair that is loaded; None while it was not measured, or only while other programs had the processor: that
     says nothing about a model."""
-    engine = session.assistant.engine
-    pace = engine.memory.pace if engine is not None and session.ready else None
+    pace = session.assistant.loaded.pace if session.ready else None
     return pace if pace is not None and pace.stored is not None else None
 
 
@@ -205,4 +204,4 @@ def pace_of(session: Session, target: Path) -> Pace | None:
 
 
 def _store(session: Session) -> SpeedStore:
-    return SpeedStore(session.assistant.home.cache / SPEED_FILE)
+    return SpeedStore(session.assistant.home.cache)

@@ -19,13 +19,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.app.catalog import same_file
 from omnidraft.app.giving_way import GivingWay
+from omnidraft.app.models_list import same_file
 from omnidraft.app.race_time import Needed, Offer, Times, step_seconds
 from omnidraft.app.race_view import UNDER_WAY, LaneView, RacePlan, RaceView
-from omnidraft.app.speeds import SPEED_FILE, SpeedStore
+from omnidraft.app.speeds import SpeedStore
 from omnidraft.decoding.events import Finished, Token
-from omnidraft.errors import NoRoom, OmniDraftError
+from omnidraft.errors import Defect, NoRoom, OmniDraftError
 from omnidraft.lab.experiment import Began, Interrupted, Said, Turn
 from omnidraft.lab.race import LANES, Lane, Lesson, Score, race, score, teach
 from omnidraft.learning.update import threads_within
@@ -54,8 +54,7 @@ class RaceJob:
         self.started = time.time()
         self._way = way or GivingWay()
         self._own, self._took = own, took
-        self._assistant: Assistant | None = None
-        self._resting: Assistant | None = None  # whose training was stopped, and goes on with the next lesson
+        self._assistant: Assistant | None = None  # with training that was stopped, and goes on with the next lesson
         self._folder: Scratch | None = None
         self._cancelled = threading.Event()
         self._loading: Progress | None = None
@@ -146,7 +145,7 @@ class RaceJob:
         """Stop, and remove what was learned for this race alone."""
         self.stop()
         self.join()
-        self._rest(None)
+        self._close_own()
         if self._folder is not None:
             self._folder.remove()
             self._folder = None
@@ -155,7 +154,7 @@ class RaceJob:
         """Go on with the answers of a race of the same lesson that is over, and close that."""
         before.stop()
         before.join()
-        before._rest(None)
+        before._close_own()
         if before._folder is not None and not self.plan.kept and self.plan.same_lesson(before.plan):
             answers, own = (find_data_home(str(f.path)).profile("default") for f in (before._folder, self._place()))
             if answers.replay.is_file():
@@ -188,7 +187,7 @@ class RaceJob:
             view.error = str(error)
         except Exception:
             log.exception("the race ended with a defect")
-            view.error = "Something went wrong inside the program; its log has the details."
+            view.error = str(Defect())
         finally:
             learner.meanwhile = str
             for lane in view.lanes.values():
@@ -297,8 +296,7 @@ class RaceJob:
     def _load(self) -> None:
         """Load the models, again if somebody came in between."""
         self.view.phase = "loading"
-        assistant = self._own if self.plan.kept else self._temporary()
-        self._assistant = assistant
+        assistant = self._assistant = self._assistant or (self._own if self.plan.kept else self._temporary())
         while True:
             self._go_on_or_stop()
             self._loading = Progress(self.plan.target)
@@ -343,11 +341,6 @@ class RaceJob:
 
     def _temporary(self) -> Assistant:
         """An assistant in a home that goes with this race. It may train with all processors: somebody waits for it."""
-        if self._resting is not None:
-            assistant, self._resting = self._resting, None
-            return assistant
-        if self._assistant is not None:
-            return self._assistant
         assistant = Assistant(find_data_home(str(self._place().path)), learn=True)
         learning = {"learning.enabled": True, "learning.cpu_percent": 100}
         assistant.settings = changed(replace(self.plan.settings, model_folders=()), **learning)
@@ -360,26 +353,21 @@ class RaceJob:
     def _release(self) -> None:
         """Free the models; what was learned stays in the home, and training that was stopped in memory. The profile's
         own assistant is the profile's again, as it is."""
-        assistant, self._assistant = self._assistant, None
-        if assistant is None:
+        if (assistant := self._assistant) is None:
             return
         self.view.version = assistant.learner.status().served or ""
         if assistant is self._own:
             return
-        if assistant.engine is not None and (pace := assistant.engine.memory.pace) is not None:
-            store = SpeedStore(self._own.home.cache / SPEED_FILE)  # how good a taught drafter is stays with the race
+        if (pace := assistant.loaded.pace) is not None:
+            store = SpeedStore(self._own.home.cache)  # how good a taught drafter is stays with the race
             store.save_target(self.plan.target, self.plan.settings.model, pace)
-        if assistant.learner.status().update is not None:
-            assistant.learner.hold()
-            assistant.unload()
-            self._rest(assistant)
-        else:
-            assistant.close()
+        assistant.learner.hold()
+        assistant.unload()
 
-    def _rest(self, assistant: Assistant | None) -> None:
-        if self._resting is not None:
-            self._resting.close()
-        self._resting = assistant
+    def _close_own(self) -> None:
+        if self._assistant is not None and self._assistant is not self._own:
+            self._assistant.close()
+        self._assistant = None
 
 
 def sweep() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from omnidraft.app.answer_job import Live
+from omnidraft.app.live import Live
 from omnidraft.lab.experiment import Turn
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.race import LANES, Lane, Score

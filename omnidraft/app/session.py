@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.assistant import Assistant
-from omnidraft.app.catalog import choose_drafter, choose_target, same_file
 from omnidraft.app.changes import take_up, with_it
+from omnidraft.app.models_list import choose_drafter, choose_target, same_file
 from omnidraft.app.race_job import RaceJob
 from omnidraft.app.races import Races
 from omnidraft.app.shown_chats import ShownChats
@@ -299,8 +299,7 @@ class Session:
     @property
     def plain_rounds(self) -> list[float]:
         """Seconds of the plain rounds there were in the last minutes, with the models that are loaded."""
-        engine = self.assistant.engine
-        pace = engine.memory.pace if engine is not None else None
+        pace = self.assistant.loaded.pace
         return pace.recent() if pace is not None else []
 
     def stop(self, chat: str | None) -> None:

@@ -7,11 +7,14 @@ fakes, llama.cpp and transformers meet here and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
 from omnidraft.vocab import Vocabulary
+
+if TYPE_CHECKING:
+    from omnidraft.backends.gguf.file import ModelInfo
 
 N_BATCH = 512  # ids of a pass while a prompt is read
 
@@ -29,6 +32,11 @@ class LanguageModel(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def info(self) -> ModelInfo:
+        """What its file or folder says."""
+        ...
 
     @property
     def n_ctx(self) -> int: ...
@@ -85,3 +93,19 @@ class Embedding(Protocol):
         No text is empty or longer than the context. The cache stays as it is. Aborted if interrupted or `stopped`.
         """
         ...
+
+
+def passes(count: int, rows: int, batch: int, max_rows: int) -> list[tuple[int, int]]:
+    """(tokens, rows) of each pass over `count` tokens that gives the last `rows` rows: full batches without rows, then
+    at most `max_rows` rows in each."""
+    if 0 < count <= batch and rows <= max_rows:  # as most are
+        return [(count, rows)]
+    first, found = min(rows, max_rows), []
+    left = count - rows + first
+    while left > batch:
+        step = min(batch, left - first)
+        found.append((step, 0))
+        left -= step
+    if left:
+        found.append((left, first))
+    return [*found, *((n := min(more, max_rows), n) for more in range(rows - first, 0, -max_rows))]

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from pathlib import Path
 
 from omnidraft.backends.gguf.file import ModelInfo, followed, read_info, split_number
@@ -153,12 +152,9 @@ def _named(path: Path, name: str | None) -> ModelInfo:
 
 
 def _describe(path: Path) -> ModelInfo:
-    """What the file or folder says; headers with vocabularies take a moment to read, so they are remembered."""
+    """What the file or folder says."""
     try:
-        if path.is_dir():
-            return read_folder(path)
-        status = path.stat()
-        return _read(path, status.st_mtime_ns, status.st_size) if split_number(path) is None else read_info(path)
+        return read_folder(path) if path.is_dir() else read_info(path)
     except OSError as error:
         return ModelInfo(path=path, name=path.stem, kind="damaged", error=f"{path} cannot be read: {error.strerror}.")
     except ModelError as error:
@@ -167,11 +163,6 @@ def _describe(path: Path) -> ModelInfo:
     except Exception as error:  # whatever one file holds, the others are listed
         told = f"{path} cannot be read ({type(error).__name__}); it is damaged or no model."
         return ModelInfo(path=path, name=path.stem, kind="damaged", error=told)
-
-
-@lru_cache(maxsize=512)
-def _read(path: Path, _changed: int, _size: int) -> ModelInfo:
-    return read_info(path)
 
 
 # The projector of a model: a file of its own (mmproj), found beside the model by its name, or chosen for it.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from omnidraft.app.catalog import choose_target, need_drafter
+from omnidraft.app.models_list import choose_target, need_drafter
 from omnidraft.bench.plans import Drift, Work
 from omnidraft.lab.drift import BUNDLED, DriftRun, Loading, Plan, Point, Schedule
 from omnidraft.lab.drift_lab import segment_rows

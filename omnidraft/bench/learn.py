@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from omnidraft.app.catalog import choose_target, need_drafter
+from omnidraft.app.models_list import choose_target, need_drafter
 from omnidraft.bench.plans import LOSSES, Learn, Work, decides
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import SettingsError

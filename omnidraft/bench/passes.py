@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from omnidraft.app.catalog import choose_target
+from omnidraft.app.models_list import choose_target
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.backends.llama.context import LlamaContext
 from omnidraft.backends.llama.kernels import library

@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import IO, Any, cast
 
-from omnidraft.app.catalog import choose_target, need_drafter
+from omnidraft.app.models_list import choose_target, need_drafter
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.bench.plans import PEERS, Peers, Work, decides
 from omnidraft.decoding.events import Event, Finished, Round, Statistics, Token

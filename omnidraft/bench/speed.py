@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
-from omnidraft.app.catalog import choose_target, need_drafter
+from omnidraft.app.models_list import choose_target, need_drafter
 from omnidraft.bench.plans import Speed, Work, decides
 from omnidraft.lab import statistics as stats
 from omnidraft.lab.experiment import PLAIN, Column, Pair, answers, columns, draft_settings, label, name_of, same_ids

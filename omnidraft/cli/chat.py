@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from omnidraft.app.assistant import Assistant
-from omnidraft.app.catalog import choose_drafter, choose_target
+from omnidraft.app.models_list import choose_drafter, choose_target
 from omnidraft.backends.llama.kernels import library
 from omnidraft.backends.pictures import Picture, open_picture
 from omnidraft.cli.interrupt import Interrupts

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from omnidraft.cli.report import add_action
@@ -69,8 +68,6 @@ def add_passphrase_file(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-@contextmanager
-def opened(args: argparse.Namespace) -> Iterator[None]:
-    """Have the data home open inside, so that nobody converts it; made encrypted first if that is asked for."""
-    with closing(open_home(args.data_dir, Asked(args.passphrase_file), args.encrypt)):
-        yield
+def opened(args: argparse.Namespace) -> AbstractContextManager[None]:
+    """The data home is open in the block, so that nobody converts it; made encrypted first if that is asked for."""
+    return open_home(args.data_dir, Asked(args.passphrase_file), args.encrypt)

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from omnidraft.app import catalog
 from omnidraft.app.hub import Download, HubError, RemoteModel, best, list_models, named
+from omnidraft.app.room import Room
 from omnidraft.backends.discovery import find_models
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.kernels import library
-from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.cli.report import add_action
 from omnidraft.errors import ModelError
 from omnidraft.format import short, size
+from omnidraft.settings.config import ModelSettings
 from omnidraft.storage.paths import BUNDLED_MODELS, DataHome, find_data_home
 
 _LOOKS = 0.5  # seconds between two words about how far it has come
@@ -119,11 +120,12 @@ def _fitting(offered: list[RemoteModel], repo: str) -> RemoteModel:
     """The best that fits into the memory there is now."""
     if len(offered) == 1:
         return offered[0]
-    free = available_bytes()
-    found = best(offered, free)
+    room = Room.now(ModelSettings())
+    found = best(offered, room)
     if found is None:
         raise HubError(
-            f"Nothing of {repo} fits into {size(free or 0)} of free memory; name a file, like {repo}:{offered[0].name}."
+            f"Nothing of {repo} fits into {size(room.free or 0)} of free memory; name a file, like "
+            f"{repo}:{offered[0].name}."
         )
     return found
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import accumulate, groupby
 from operator import attrgetter
 
-from omnidraft.errors import SettingsError
+from omnidraft.errors import Defect, SettingsError
 from omnidraft.format import share
 from omnidraft.lab import statistics as stats
 from omnidraft.lab.drift import Plan, Point, Schedule
@@ -134,7 +134,7 @@ class DriftLab:
             code, said = child.ended(), child.last_words(8000)
         if code and not shown.error:
             log.error("the drift run ended with %s:\n%s", code, said)
-            shown.error = "Something went wrong inside the program; its log has the details."
+            shown.error = str(Defect())
         done = len(shown.points) == shown.total
         shown.status = "failed" if shown.error else "finished" if done else "stopped"
 

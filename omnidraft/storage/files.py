@@ -1,4 +1,5 @@
-"""Small-file safety: write a file whole or not at all, and set a damaged one aside without losing it.
+"""Small-file safety: write a file whole or not at all, and set a damaged one aside without losing it; and what tells
+files apart: whether one is as it was (`mark`), and which one it is, wherever it lies (`sampled`).
 
 Files of an encrypted data home are sealed as they are written and opened as they are read. Knows nothing of what the
 files hold.
@@ -7,6 +8,7 @@ files hold.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -15,7 +17,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 T = TypeVar("T")
+_SAMPLES, _SAMPLE = 32, 1 << 16
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -116,6 +119,33 @@ def remove(path: Path) -> None:
 def real(path: Path) -> Path:
     """Where a path leads; one that runs in a circle of links is told as it is (`Path.resolve` raises there)."""
     return Path(os.path.realpath(path))
+
+
+def mark(path: Path) -> str:
+    """Where a file lies, and what it was when it was written last. OSError."""
+    status = path.stat()
+    return f"{real(path)}:{status.st_size}:{status.st_mtime_ns}"
+
+
+def while_unchanged(most: int) -> Callable[[Callable[[Path], T]], Callable[[Path], T]]:
+    """What was read of a file is remembered, of the last `most` files, until its `mark` is another."""
+
+    def remembering(read: Callable[[Path], T]) -> Callable[[Path], T]:
+        known = lru_cache(most)(lambda path, _mark: read(path))
+        return lambda path: known(path, mark(path))
+
+    return remembering
+
+
+def sampled(path: Path) -> str:
+    """Tells a large file from every other one: its size, beginning, end and samples from between, hashed. OSError."""
+    size = path.stat().st_size
+    found = hashlib.sha256(str(size).encode())
+    with path.open("rb") as file:
+        for i in range(_SAMPLES + 1):
+            file.seek(max(0, size - _SAMPLE) * i // _SAMPLES)
+            found.update(file.read(_SAMPLE))
+    return found.hexdigest()
 
 
 def keep_private() -> None:

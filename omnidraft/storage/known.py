@@ -28,6 +28,7 @@ class Known(Generic[T]):
         self._name, self._usable = name, usable
         self._folder: Path | None = None
         self._found: dict[str, T] = {}
+        self._told = False  # what is wrong with it, once
         self._lock = threading.Lock()
 
     def keep_in(self, folder: Path) -> None:
@@ -35,26 +36,34 @@ class Known(Generic[T]):
         with self._lock:
             if folder != self._folder:
                 self._folder = folder
-                self._found = {**self._read(folder / self._name), **self._found}
+                self._found = {**self._read(), **self._found}
 
     def get(self, key: str) -> T | None:
         return self._found.get(key)
 
+    def all(self) -> dict[str, T]:
+        """By key, also what other programs have put there since."""
+        with self._lock:
+            self._found |= self._read()
+            return dict(self._found)
+
     def put(self, key: str, found: T) -> None:
         """The oldest goes where there are very many."""
         with self._lock:
-            self._found[key] = found
+            self._found |= {**self._read(), key: found}
             while len(self._found) > _KEPT:
                 del self._found[next(iter(self._found))]
             if self._folder is not None:
                 with suppress(StorageError):  # it is found out again the next time then
                     write_atomically(self._folder / self._name, json.dumps(self._found).encode())
 
-    def _read(self, file: Path) -> dict[str, T]:
-        if not file.is_file():
+    def _read(self) -> dict[str, T]:
+        file = self._folder / self._name if self._folder is not None else None
+        if file is None or not file.is_file():
             return {}
         found = read_object(file)
         kept = {key: value for key, value in found.items() if self._usable(value)}
-        if not found or len(kept) < len(found):
+        if (not found or len(kept) < len(found)) and not self._told:
+            self._told = True
             log.warning("%s, or some of it, cannot be used; it is found out again.", file)
         return kept

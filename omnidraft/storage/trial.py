@@ -19,6 +19,7 @@ from pathlib import Path
 from omnidraft.errors import ModelError
 from omnidraft.processes.children import run_bounded
 from omnidraft.processes.progress import tell
+from omnidraft.storage.files import sampled
 from omnidraft.storage.known import Known
 from omnidraft.storage.paths import BUNDLED_MODELS
 from omnidraft.storage.vault import is_opened
@@ -27,7 +28,6 @@ WITHIN = "OMNIDRAFT_TRIAL"  # set in children that may crash: they try nothing o
 _CHILD = "omnidraft.backends.llama.trial_child"
 _SECONDS, _BYTES_PER_SECOND = 120.0, 20 << 20  # of work for a small file, and how slowly a large one may be read
 _MEMORY = 4 << 30  # beside three times the file
-_SAMPLES, _SAMPLE = 32, 1 << 16
 _PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 
 
@@ -112,18 +112,12 @@ def _marks(path: Path | str, adapter: Path | str | None) -> tuple[int, str]:
 
 def _mark(path: Path) -> tuple[int, str]:
     """Bytes of a file with its other parts, and what tells it from every other: size, time and samples of all."""
-    found, total = hashlib.sha256(version("llama-cpp-python").encode()), 0
+    found, total = [version("llama-cpp-python")], 0
     for part in _parts(path):
         status = part.stat()
         total += status.st_size
-        found.update(f"{status.st_size} {status.st_mtime_ns} ".encode())
-        if not part.is_file():
-            continue
-        with part.open("rb") as file:
-            for i in range(_SAMPLES + 1):
-                file.seek(max(0, status.st_size - _SAMPLE) * i // _SAMPLES)
-                found.update(file.read(_SAMPLE))
-    return total, found.hexdigest()
+        found += [str(status.st_mtime_ns), sampled(part) if part.is_file() else ""]
+    return total, hashlib.sha256(" ".join(found).encode()).hexdigest()
 
 
 def _parts(path: Path) -> list[Path]:

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from omnidraft.app import catalog
-from omnidraft.app.catalog import DEFAULT, choose_target, in_package, is_right, real_model
+from omnidraft.app.catalog import DEFAULT, in_package, is_right
 from omnidraft.app.hub import HubError
+from omnidraft.app.models_list import choose_target, real_model
 from omnidraft.storage.paths import BUNDLED_MODELS, find_data_home
 from tests.real import SMOL
 from tests.real import real_model as fetched

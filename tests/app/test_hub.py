@@ -8,7 +8,9 @@ import pytest
 
 from omnidraft.__main__ import main
 from omnidraft.app import hub as downloads
+from omnidraft.app import room
 from omnidraft.app.hub import Download, HubError, RemoteFile, RemoteModel, best, list_models, search
+from omnidraft.app.room import Room
 from omnidraft.storage.paths import DataHome
 from omnidraft.storage.scratch import FileLock
 from tests.ui.conftest import free_port
@@ -131,20 +133,18 @@ def test_a_file_that_is_not_there_or_not_one_is_said_with_what_there_is(serve, h
 
 
 def test_without_a_name_the_usual_format_is_fetched_or_the_largest_that_fits(serve, home, capsys, monkeypatch):
-    from omnidraft.cli import models
-
     serve({"a-q2_k.gguf": b"2" * 1000, "a-Q4_K_M.gguf": b"4" * 2000, "a-f16.gguf": b"f" * 9000})
     offered = list_models(REPO)
-    assert [best(offered, free).name for free in (None, 3000, 2000)] == [
+    assert [best(offered, Room(free)).name for free in (None, 3000, 2000)] == [
         "a-Q4_K_M.gguf",
         "a-Q4_K_M.gguf",
         "a-q2_k.gguf",
     ]
-    assert best(offered[::2], None).name == "a-f16.gguf"
-    monkeypatch.setattr(models, "available_bytes", lambda: 1)
+    assert best(offered[::2], Room(None)).name == "a-f16.gguf"
+    monkeypatch.setattr(room, "available_bytes", lambda: 1)
     assert get(home, REPO) == 2
     assert "Nothing of" in capsys.readouterr().err
-    monkeypatch.setattr(models, "available_bytes", lambda: 1 << 34)
+    monkeypatch.setattr(room, "available_bytes", lambda: 1 << 34)
     assert get(home, REPO) == 0
     assert [path.name for path in home.models.iterdir()] == ["a-Q4_K_M.gguf"]
 
@@ -174,7 +174,7 @@ def test_a_search_lists_what_may_fit_most_downloaded_first(serve):
         {"id": "b/huge", "downloads": 900, "gguf": {"total": 70_000_000_000}},
         {"id": "c/unknown", "downloads": 50},
     ]
-    found, hidden = search(" qwen ", free=4 << 30)
+    found, hidden = search(" qwen ", Room(4 << 30))
     assert [one.repo for one in found] == ["c/unknown", "a/small"]
     assert hidden == 1
     assert found[1].label() == "a/small · 500M · 5 downloads"
@@ -182,4 +182,4 @@ def test_a_search_lists_what_may_fit_most_downloaded_first(serve):
     assert (query["search"], query["sort"], query["filter"]) == (["qwen"], ["downloads"], ["gguf"])
     assert not any("authorization" in {name.lower() for name in headers} for headers in hub.headers)
     with pytest.raises(HubError, match="part of the model's name"):
-        search("  ", None)
+        search("  ", Room(None))

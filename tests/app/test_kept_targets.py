@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.app import kept_targets, models_list
+from omnidraft.app import kept_targets
 from omnidraft.app.assistant import Assistant
+from omnidraft.app.room import Room, needs
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import unload_if_idle
 from omnidraft.backends.llama import estimate
@@ -109,13 +110,13 @@ def test_the_same_model_is_not_kept_beside_itself(assistant, files):
     first = load(assistant, files["a"])
     load(assistant, files["a"], None, replace(ONE, n_ctx=512))
     assert is_closed(first)
-    assert assistant.loaded.beside == 0
+    assert assistant.loaded.replaceable == needs(assistant.target.info, replace(ONE, n_ctx=512))
 
 
 def test_where_memory_is_short_it_goes_and_what_it_had_read_is_kept(assistant, files, monkeypatch):
     first = load(assistant, files["a"])
     _, before = answered(assistant, "What is 23 + 45?", SAMPLING, DraftSettings())
-    monkeypatch.setattr(kept_targets, "available_bytes", lambda: 1 << 20)
+    monkeypatch.setattr(kept_targets, "available_bytes", lambda: 1 << 24)
     load(assistant, files["b"])
     assert is_closed(first)
     load(assistant, files["a"])
@@ -124,12 +125,13 @@ def test_where_memory_is_short_it_goes_and_what_it_had_read_is_kept(assistant, f
 
 
 def test_it_counts_as_memory_that_can_be_had(assistant, files):
-    load(assistant, files["a"])
-    assert assistant.loaded.beside == 0
-    load(assistant, files["b"])
-    info = assistant.target.info
-    assert 0.5 < assistant.loaded.beside / models_list.needs(info, ONE) < 2.0
-    assert models_list.free(assistant) > assistant.loaded.beside
+    assert assistant.loaded.replaceable == 0
+    held = 0
+    for name in "ab":
+        load(assistant, files[name])
+        held += needs(assistant.target.info, ONE)
+        assert assistant.loaded.replaceable == held
+    assert Room.now(ONE, held).free > held
 
 
 def test_it_makes_room_for_a_drafter(assistant, files, monkeypatch):
@@ -142,15 +144,16 @@ def test_it_makes_room_for_a_drafter(assistant, files, monkeypatch):
 
 @pytest.mark.parametrize("how", ["unload", "close", "forget"])
 def test_all_is_given_back(assistant, files, how):
-    first, second = load(assistant, files["a"]), load(assistant, files["b"])
+    first, second, left = load(assistant, files["a"]), load(assistant, files["b"]), 0
     if how == "forget":  # what was said to it goes, too
+        left = needs(assistant.target.info, ONE)
         assistant.loaded.let_go()
         assistant.loaded.go_on(None)
     else:
         getattr(assistant, how)()
         assert is_closed(second)
     assert is_closed(first)
-    assert assistant.loaded.beside == 0
+    assert assistant.loaded.replaceable == left
 
 
 def test_both_leave_memory_when_nobody_asks(files, tmp_path):

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from omnidraft.app import conversing
+from omnidraft.app import conversing, loaded_pair, room
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.loaded_pair import LoadedPair, LoadRequest
 from omnidraft.app.session import Session
+from omnidraft.backends import opening
 from omnidraft.backends.llama import estimate
+from omnidraft.backends.llama.devices import GPU, Device
 from omnidraft.decoding.events import Finished
 from omnidraft.errors import ModelError, NoRoom
 from omnidraft.processes.progress import CalledOff, Progress, watched
@@ -53,14 +55,25 @@ def test_the_old_model_makes_room(pair, models, room_for_one):
     assert pair.drafter is None
 
 
-def test_it_comes_back_where_the_new_one_cannot_be_loaded(pair, models, tmp_path, room_for_one, monkeypatch):
-    before = asking(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf")
+def test_it_leaves_a_card_that_the_new_one_needs_and_comes_back_where_that_cannot_be_loaded(pair, models, monkeypatch):
+    before, other = (
+        asking(models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf"),
+        "tiny-target-b-f16.gguf",
+    )
     pair.load(before)
-    damaged = tmp_path / "damaged.gguf"
-    damaged.write_bytes((models / "tiny-target-b-f16.gguf").read_bytes()[:-4096])
-    monkeypatch.setattr("omnidraft.app.loaded_pair.crowded", lambda path, settings: True)
-    with pytest.raises(ModelError):
-        pair.load(asking(damaged))
+    loaded = []
+
+    def open_target(path, *given):
+        loaded.append(pair.engine is not None)
+        if path.name == other:
+            raise ModelError("It cannot be loaded.")
+        return opening.open_target(path, *given)
+
+    monkeypatch.setattr(loaded_pair, "open_target", open_target)
+    monkeypatch.setattr(room, "local_cards", lambda: [Device(0, "a", "a card", GPU, 1000, 1000)])
+    with pytest.raises(ModelError, match="It cannot be loaded"):
+        pair.load(asking(models / other))
+    assert loaded == [False, False]
     assert pair.asked == before
     assert pair.target.extend([1, 2, 3], 1).shape[0] == 1
     assert pair.drafter is not None

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import omnidraft.app.sessions
-from omnidraft.app import conversing, models_list, outlook
-from omnidraft.app.models_list import Room
+from omnidraft.app import conversing, outlook, room
 from omnidraft.app.outlook import Outlook
+from omnidraft.app.room import Room
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.app.speeds import SpeedStore, speed_key
+from omnidraft.app.speeds import SPEED_FILE, SpeedStore, speed_key
 from omnidraft.backends.base import Aborted
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.backends.llama.devices import GPU, Device
@@ -31,13 +31,12 @@ from tests.until import until
 
 GB = 1_000_000_000
 SETTINGS = ModelSettings(threads=2)
-FILE = Path("model.gguf")
 
 
 def test_what_is_larger_than_what_is_free_does_not_fit():
-    assert Room(8 * GB).fits(FILE, 7 * GB) == (True, "fits")
-    assert Room(8 * GB).fits(FILE, 9 * GB) == (False, "too large: 8.0 GB are free")
-    assert Room(None).fits(FILE, 9 * GB)[0]
+    assert Room(8 * GB).fits(7 * GB) == (True, "fits")
+    assert Room(8 * GB).fits(9 * GB) == (False, "too large: 8.0 GB are free")
+    assert Room(None).fits(9 * GB)[0]
 
 
 @pytest.mark.parametrize(
@@ -46,11 +45,11 @@ def test_what_is_larger_than_what_is_free_does_not_fit():
 )
 def test_a_card_holds_a_model_or_a_part_of_it(monkeypatch, needed, words):
     cards = [Device(0, "a", "a card", GPU, 8 * GB, 8 * GB), Device(0, "b", "another", GPU, 4 * GB, 4 * GB)]
-    monkeypatch.setattr(models_list, "local_cards", lambda: cards)
-    monkeypatch.setattr(models_list, "available_bytes", lambda: int(8.7 * GB))
-    assert Room.now(SETTINGS, 0).fits(FILE, needed * GB)[1] == words
-    on_processor = Room.now(ModelSettings(n_gpu_layers=0), 0)
-    assert "card" not in on_processor.fits(FILE, 7 * GB)[1]
+    monkeypatch.setattr(room, "local_cards", lambda: cards)
+    monkeypatch.setattr(room, "available_bytes", lambda: int(8.7 * GB))
+    assert Room.now(SETTINGS).fits(needed * GB)[1] == words
+    on_processor = Room.now(ModelSettings(n_gpu_layers=0))
+    assert "card" not in on_processor.fits(7 * GB)[1]
 
 
 FLAT, STEEP = {1: 0.1, 2: 0.102, 9: 0.11}, {1: 0.1, 2: 0.2, 9: 0.9}
@@ -59,7 +58,7 @@ FLAT, STEEP = {1: 0.1, 2: 0.102, 9: 0.11}, {1: 0.1, 2: 0.2, 9: 0.9}
 def at_hand(tmp_path, cost: dict[int, float] | None, *found):
     target, *others = found
     known = Pace(cost, 0.001) if cost else None
-    return outlook.at_hand([target, *others], target, SETTINGS, SpeedStore(tmp_path / "speed.json"), known)
+    return outlook.at_hand([target, *others], target, SETTINGS, SpeedStore(tmp_path), known)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +93,7 @@ def test_what_was_seen_of_a_pair_goes_before_what_is_assumed(tmp_path, shapes):
     known.averages.first = Average(0.9, 40.0)
     known.keep()
     before = at_hand(tmp_path, FLAT, target, drafter)[0]
-    store = SpeedStore(tmp_path / "speed.json")
+    store = SpeedStore(tmp_path)
     store.save(speed_key(target.path, drafter.path, SETTINGS, None), known)
     (after,) = outlook.at_hand([target, drafter], target, SETTINGS, store)  # the costs are known from then, too
     assert after.tried
@@ -129,10 +128,9 @@ def test_what_guessing_brings_here_is_promised_once_answers_showed_it(session, m
     known.draft = Proposer(left=ended)
     known.averages.first = Average(stood, answers)
     known.keep()
-    file = session.assistant.home.cache / "speed.json"
-    file.unlink(missing_ok=True)  # what this machine took
-    store = SpeedStore(file)
-    store.save(speed_key(target, drafter, session.model_settings, None), known)
+    cache = session.assistant.home.cache
+    (cache / SPEED_FILE).unlink(missing_ok=True)  # what this machine took
+    SpeedStore(cache).save(speed_key(target, drafter, session.model_settings, None), known)
     assert outlook.promise(session, target).endswith(said)
     assert bool(said) == bool(outlook.promise(session, target))
 

@@ -13,7 +13,7 @@ import pytest
 from omnidraft.app import conversing
 from omnidraft.app.race_view import RacePlan, RaceView
 from omnidraft.app.session import Session, StillAnswering
-from omnidraft.app.speeds import SPEED_FILE, SpeedStore
+from omnidraft.app.speeds import SpeedStore
 from omnidraft.errors import ModelError
 from omnidraft.lab.prompts import topic_prompts
 from omnidraft.learning import scheduler
@@ -117,7 +117,7 @@ def test_what_passes_took_in_a_race_is_known_to_the_next_start(session, plan, mo
     again = Session(home, "default", str(plan.target), None)
     try:
         assert "A race takes at most" in price(again, str(plan.target))
-        assert SpeedStore(home.cache / SPEED_FILE).pair(plan.target, drafter, again.model_settings) is None
+        assert SpeedStore(home.cache).pair(plan.target, drafter, again.model_settings) is None
     finally:
         again.close()
 

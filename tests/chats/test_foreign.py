@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from omnidraft.chats.foreign import reading, turns
+from omnidraft.chats.foreign import reading
 from omnidraft.chats.foreign.reading import Brought, read_foreign
 from omnidraft.errors import StorageError
 
@@ -168,7 +168,7 @@ def test_values_of_another_type_anywhere_raise_nothing_else(whole):
         for other in others[number % 7 :][:2]:
             end = _end_of_value(text, at + 2)
             with suppress(StorageError):
-                for item in turns.items(io.BytesIO((text[: at + 2] + other + text[end:]).encode())):
+                for item in reading.items(io.BytesIO((text[: at + 2] + other + text[end:]).encode())):
                     if (program := reading._program(item)) is not None:
                         reading._read(program, item)
 
@@ -179,15 +179,15 @@ def _end_of_value(text: str, start: int) -> int:
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1000])
 def test_values_are_found_wherever_a_piece_ends(monkeypatch, size):
-    monkeypatch.setattr(turns, "_CHUNK", size)
+    monkeypatch.setattr(reading, "_CHUNK", size)
     values = [1, 23.5, "a, ]é\U0001f600", {"x": [1, [2]]}, [], None, "", 456]
     for indent in (None, 2):
         text = json.dumps(values, indent=indent, ensure_ascii=False).encode()
-        assert list(turns.items(io.BytesIO(text))) == values
+        assert list(reading.items(io.BytesIO(text))) == values
         for cut in range(1, len(text)):
             with pytest.raises(StorageError):
-                list(turns.items(io.BytesIO(text[:cut])))
-    assert list(turns.items(io.BytesIO(b"\xef\xbb\xbf [ ] "))) == []
+                list(reading.items(io.BytesIO(text[:cut])))
+    assert list(reading.items(io.BytesIO(b"\xef\xbb\xbf [ ] "))) == []
 
 
 def bomb(unit: bytes, size: int, deep: bytes = b"") -> bytes:

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from omnidraft.app.assistant import Assistant
+from omnidraft.app.speeds import SPEED_FILE
 from omnidraft.decoding.events import Finished, Notice
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.learning.material.history import History
@@ -48,26 +49,26 @@ def answered(assistant: Assistant, models: Path) -> tuple[str, list[str]]:
     return text, told
 
 
-WRONG = ['{"version": 6, "entries": []}', '{"version": 6}', "[]", "5", "{", "\0", '{"version": []}']
+WRONG = ['{"pair": []}', '{"pair": {}}', "[]", "5", "{", "\0"]
 
 
 def test_speeds_of_any_form_count_as_empty(assistant: Assistant, models: Path, caplog):
     text, _ = answered(assistant, models)
-    speeds = assistant.home.cache / "speed.json"
+    speeds = assistant.home.cache / SPEED_FILE
     for content in WRONG:
         caplog.clear()
         speeds.write_text(content)
         assert answered(assistant, models)[0] == text
-        assert sum("speed.json" in record.message for record in caplog.records) <= 1
+        assert sum(SPEED_FILE in record.message for record in caplog.records) <= 1
 
 
 def test_any_numbers_in_files_of_the_right_form(assistant: Assistant, models: Path):
     text, _ = answered(assistant, models)
-    speeds, trials = assistant.home.cache / "speed.json", assistant.home.cache / "trials.json"
+    speeds, trials = assistant.home.cache / SPEED_FILE, assistant.home.cache / "trials.json"
     known, by = json.loads(speeds.read_text()), random.Random(7)
     for number in range(CASES):
-        entries = several(known["entries"], by) if number % 3 else odd(by)
-        speeds.write_bytes(as_json({**known, "entries": entries}))
+        entries = several(known, by) if number % 3 else odd(by)
+        speeds.write_bytes(as_json(entries))
         trials.write_bytes(as_json(odd(by)))
         assert answered(assistant, models)[0] == text, entries
 
@@ -125,7 +126,7 @@ def test_any_facts_of_updates_are_passed_over(assistant: Assistant, models: Path
             values = (number, "s", "v1", by.choice([as_json(facts).decode(), "{", "[]"]))
             metrics.execute("INSERT INTO updates VALUES (?, ?, ?, ?)", values)
             row = [by.choice([1, 1.5, "x", b"x"]) for _ in range(9)]
-            metrics.execute(f"INSERT INTO served VALUES (NULL, 's', {', '.join('?' * 9)}, 0, 0)", row)
+            metrics.execute(f"INSERT INTO served VALUES (NULL, 's', {', '.join('?' * 9)})", row)
     metrics.close()
     again = Assistant(assistant.home, learn=True)
     try:

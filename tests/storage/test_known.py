@@ -28,6 +28,15 @@ def test_it_is_kept_for_the_next_start_with_what_was_known_before_there_was_a_fo
     assert (again.get("early"), again.get("late"), again.get("never")) == (1, 0, None)
 
 
+def test_what_another_program_found_out_meanwhile_is_kept_and_seen(known, tmp_path):
+    other: Known[int] = Known("known.json", number)
+    other.keep_in(tmp_path)
+    other.put("theirs", 1)
+    known.put("mine", 2)
+    assert known.all() == {"theirs": 1, "mine": 2}
+    assert other.all() == known.all()
+
+
 @pytest.mark.parametrize("content", [b"", b"[]", b"\x00\xff", b'{"a": "x", "b": 2}'])
 def test_of_a_damaged_file_what_is_usable_counts(known, tmp_path, content, caplog):
     (tmp_path / "known.json").write_bytes(content)

@@ -55,7 +55,7 @@ class FakeAssistant:
         status = SimpleNamespace(state="idle", served=None)
         self.learner, self.learned = SimpleNamespace(status=lambda: status), SimpleNamespace(served_answers=list)
         self.engine = self.target = None
-        self.loaded = SimpleNamespace(target_file=None, cache=None, pair=None, choice=None, beside=0)
+        self.loaded = SimpleNamespace(target_file=None, cache=None, pair=None, choice=None, replaceable=0, pace=None)
         self.loads: list[Path] = []
         self.answered: list[str] = []
         self.read: list[list[dict]] = []
@@ -81,6 +81,9 @@ class FakeAssistant:
             memory=SimpleNamespace(pace=None),
         )
         return []
+
+    def need_engine(self) -> SimpleNamespace:
+        return self.engine
 
     def unload(self) -> None:
         self.engine = self.target = self.loaded.target_file = None

@@ -10,6 +10,7 @@ import pytest
 
 from omnidraft.app import conversing
 from omnidraft.app.answer_job import AnswerJob
+from omnidraft.app.room import Room
 from omnidraft.app.sessions import Sessions
 from omnidraft.chats import TextFile, export_json
 from omnidraft.decoding.request import AnswerRequest
@@ -519,8 +520,8 @@ def test_the_first_screen_names_the_models_that_are_here_before_any_to_be_fetche
 
 def test_what_is_here_is_not_offered_to_be_fetched():
     here = {"qwen2.5-1.5b-instruct-q4_k_m.gguf", "SmolLM2-135M-Instruct-Q4_1.gguf"}
-    assert 'data-file="qwen2.5-1.5b"' in suggestions(None)
-    shown = suggestions(None, here)
+    assert 'data-file="qwen2.5-1.5b"' in suggestions(Room(None))
+    shown = suggestions(Room(None), here)
     assert not any(f'data-file="{name}"' in shown for name in ("qwen2.5-1.5b", "smollm2-135m"))
     assert 'data-file="qwen3-4b"' in shown
 

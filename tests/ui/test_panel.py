@@ -7,8 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from omnidraft.app.answer_job import Live
-from omnidraft.app.speeds import PlainSpeed
+from omnidraft.app.live import Live, PlainSpeed
 from omnidraft.decoding.events import Round, Token
 from omnidraft.engine import SWITCHED_OFF
 from omnidraft.learning.material.history import Gain

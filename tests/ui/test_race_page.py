@@ -11,7 +11,7 @@ import pytest
 
 from omnidraft.app.race_job import RaceJob
 from omnidraft.app.race_view import RacePlan
-from omnidraft.app.speeds import SPEED_FILE, SpeedStore
+from omnidraft.app.speeds import SpeedStore
 from omnidraft.decoding.pace import Pace
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.prompts import own_prompts, topic_prompts
@@ -188,6 +188,6 @@ def test_where_guessing_cannot_pay_the_page_says_so(session, target):
     assert "tiny-target-a was not measured here yet" in price(session, target)
     known = Pace({1: 0.01, 2: 0.024, 5: 0.042, 9: 0.09}, 0.001)
     known.keep()
-    SpeedStore(session.assistant.home.cache / SPEED_FILE).save_target(Path(target), session.model_settings, known)
+    SpeedStore(session.assistant.home.cache).save_target(Path(target), session.model_settings, known)
     assert "five tokens of tiny-target-a for 4.2 times the price of one: guessing cannot pay" in price(session, target)
     assert price(session, None) == ""

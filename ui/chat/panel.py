@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from omnidraft.app.answer_job import Live
-from omnidraft.app.speeds import PlainSpeed
+from omnidraft.app.live import Live, PlainSpeed
 from omnidraft.decoding.events import ORIGINS, Statistics
 from omnidraft.engine import SWITCHED_OFF
 from omnidraft.format import count, percent, rate, seconds, version

@@ -9,11 +9,13 @@ from html import escape
 from pathlib import Path
 
 from omnidraft.app import models_list
-from omnidraft.app.answer_job import AnswerJob, Live
+from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.catalog import DEFAULT, KNOWN, Known
 from omnidraft.app.conversing import answering
 from omnidraft.app.kept_answer import shown_pieces, stored_plain
+from omnidraft.app.live import Live
 from omnidraft.app.outlook import promise
+from omnidraft.app.room import Room
 from omnidraft.app.session import Session
 from omnidraft.app.tool_use import ALWAYS, ONCE, REFUSE
 from omnidraft.app.tools.server_file import BETWEEN
@@ -225,21 +227,20 @@ def _empty(title: str, text: str, more: str = "") -> str:
     return f'<div class="od-empty"><h2>{title}</h2><p>{text}</p>{more}</div>'
 
 
-def offered(free: int | None, first: list[Known]) -> list[Known]:
-    """Of the models known by name that fit into what is free the lightest and the two best, behind `first`."""
-    fitting = [known for known in KNOWN if known is not DEFAULT and known.fits(free)]
+def offered(room: Room, first: list[Known]) -> list[Known]:
+    """Of the models known by name that fit into the room the lightest and the two best, behind `first`."""
+    fitting = [known for known in KNOWN if known is not DEFAULT and room.holds(known.bytes)[0]]
     light = fitting[:1] or [known for known in KNOWN if known is not DEFAULT][:1]
     return list(dict.fromkeys([*first, *light, *fitting[-2:]]))[:3]
 
 
 def _better(session: Session, first: list[Known]) -> str:
     """A row for each model offered. A click goes to the Models page, where its download begins."""
-    free = models_list.free(session.assistant)
+    room = Room.beside(session)
     rows = []
-    for known in offered(free, first):
+    for known in offered(room, first):
         name, _, about = known.about.partition(": ")
-        fits = "fits this machine" if known.fits(free) else "too large for the memory that is free now"
-        facts = [size(known.bytes), fits]
+        facts = [size(known.bytes), room.holds(known.bytes)[1]]
         rows.append(
             f"<li><b>{escape(name)}</b><span>{escape(about)}</span><small>{' · '.join(facts)}</small>"
             f'<a href="/models#get={escape(known.name)}">Get it<span class="od-hidden">: {escape(name)}</span></a></li>'

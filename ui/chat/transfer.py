@@ -11,8 +11,7 @@ from fastapi.responses import PlainTextResponse
 from omnidraft.app.sessions import Sessions, session_of_request
 from omnidraft.backends.pictures import media_type
 from omnidraft.chats import ChatStore, Conversation, export_json, export_markdown, import_json
-from omnidraft.chats.foreign.reading import read_foreign
-from omnidraft.chats.foreign.turns import is_zip
+from omnidraft.chats.foreign.reading import is_zip, read_foreign
 from omnidraft.errors import OmniDraftError, StorageError
 from omnidraft.format import counted
 from omnidraft.storage.files import reason

@@ -14,10 +14,11 @@ from typing import Any
 import gradio as gr
 
 from omnidraft.app import conversing, models_list
-from omnidraft.app.answer_job import AnswerJob, Live
+from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.attached import sizes
 from omnidraft.app.conversing import draft_of, is_ready, sampling_of, thinking_words
 from omnidraft.app.kept_answer import keep_target
+from omnidraft.app.live import Live
 from omnidraft.app.session import Session
 from omnidraft.chats import Conversation, Message
 from omnidraft.errors import OmniDraftError, StorageError

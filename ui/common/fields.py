@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import gradio as gr
 
 from omnidraft.app import models_list
-from omnidraft.app.models_list import context_of
+from omnidraft.app.room import context_of
 from omnidraft.app.session import Session
 from omnidraft.backends.llama.devices import gpu_offload
 from omnidraft.errors import OmniDraftError, SettingsError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gradio as gr
 
 from omnidraft.app import models_list
-from omnidraft.app.catalog import choose_target
+from omnidraft.app.models_list import choose_target
 from omnidraft.app.outlook import is_toy
 from omnidraft.app.session import Session
 from omnidraft.errors import ModelError, SettingsError

@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 
 from omnidraft.app import models_list
-from omnidraft.app.catalog import same_file
+from omnidraft.app.models_list import same_file
 from omnidraft.app.outlook import gain, pace_of
 from omnidraft.app.race_time import Offer
 from omnidraft.app.race_view import MOST_TOKENS, RacePlan

@@ -9,9 +9,9 @@ import gradio as gr
 
 from omnidraft.app import catalog, hub, models_list
 from omnidraft.app.hub import Download, Downloads
+from omnidraft.app.room import Room
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
-from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.errors import OmniDraftError
 from omnidraft.format import percent, size
 from ui.common.events import Events
@@ -114,17 +114,16 @@ def _got(known: catalog.Known, session: Session, running: Downloads) -> str:
 
 def _suggested(session: Session) -> str:
     there = {model.path.name for model in models_list.scan(session.assistant)}
-    return suggestions(models_list.free(session.assistant), there)
+    return suggestions(Room.beside(session), there)
 
 
-def suggestions(free: int | None, there: Collection[str] = ()) -> str:
+def suggestions(room: Room, there: Collection[str] = ()) -> str:
     """The models that are known by name and not `there`, by their files, those that fit this machine first."""
     missing = [known for known in catalog.KNOWN if not catalog.is_there(known, there)]
-    fitting = sorted(missing, key=lambda known: not known.fits(free))
     rows = []
-    for known in fitting:
-        fits = "fits this machine" if known.fits(free) else "too large for the memory that is free now"
-        bad = "" if known.fits(free) else ' class="od-bad"'
+    for known in sorted(missing, key=lambda known: not room.holds(known.bytes)[0]):
+        good, fits = room.holds(known.bytes)
+        bad = "" if good else ' class="od-bad"'
         rows.append(
             f"<li><h3>{escape(known.name)}</h3><p><span>{escape(known.about)}</span><span>{size(known.bytes)}</span>"
             f"<span>{escape(known.licence)}</span><span{bad}>{fits}</span></p>"
@@ -137,10 +136,10 @@ def suggestions(free: int | None, there: Collection[str] = ()) -> str:
 def _wire_search(events: Events, parts: Parts) -> None:
     """What the Hub has by name."""
 
-    def search(_: Session, words: str) -> Iterator[str | dict]:
+    def search(session: Session, words: str) -> Iterator[str | dict]:
         yield "Searching."
         try:
-            found, hidden = hub.search(words or "", available_bytes())
+            found, hidden = hub.search(words or "", Room.beside(session))
         except OmniDraftError as error:
             yield {events.said: note(str(error), bad=True), parts.found: gr.Dropdown(visible=False)}
             return
@@ -155,17 +154,17 @@ def _wire_search(events: Events, parts: Parts) -> None:
 def _wire_files(events: Events, parts: Parts) -> None:
     """What a repository holds that fits, and what of it to take."""
 
-    def list_files(_: Session, name: str) -> dict:
+    def list_files(session: Session, name: str) -> dict:
         try:
             found = hub.list_models(name or "")
         except OmniDraftError as error:
             hidden = {parts.files: gr.Dropdown(visible=False), parts.fetch: gr.Button(visible=False)}
             return {events.said: note(str(error), bad=True), **hidden}
-        free = available_bytes()
-        shown = [one for one in found if one.fits(free)]
-        chosen = hub.best(found, free)
+        room = Room.beside(session)
+        shown = [one for one in found if room.holds(one.size)[0]]
+        chosen = hub.best(found, room)
         return {
-            events.said: note(" ".join(_about(found[0].licence, len(found) - len(shown), free))),
+            events.said: note(" ".join(_about(found[0].licence, len(found) - len(shown), room.free))),
             parts.remote: {one.name: one for one in shown},
             parts.fetch: gr.Button(visible=bool(shown)),
             parts.files: gr.Dropdown(

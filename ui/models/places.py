@@ -9,7 +9,7 @@ from pathlib import Path
 import gradio as gr
 
 from omnidraft.app import models_list, worker_list
-from omnidraft.app.catalog import existing_path
+from omnidraft.app.models_list import existing_path
 from omnidraft.app.session import Session
 from omnidraft.app.worker_list import Named
 from omnidraft.backends.discovery import PROGRAMS, places

@@ -5,9 +5,9 @@ from __future__ import annotations
 from html import escape
 
 from omnidraft.app import models_list
-from omnidraft.app.catalog import same_file
-from omnidraft.app.models_list import Room, context_of, needs
+from omnidraft.app.models_list import same_file
 from omnidraft.app.outlook import ASSUMED, Outlook, drafters_of, known_speeds
+from omnidraft.app.room import Room, context_of, needs
 from omnidraft.app.session import Session
 from omnidraft.backends.discovery import NO_PROJECTOR
 from omnidraft.backends.gguf.file import ModelInfo
@@ -45,8 +45,7 @@ class _Here:
             for path in (session.loaded, session.target_or_none())
         )
         self.loaded = loaded.path if loaded else None
-        answers = (needs(loaded, self.settings, self.eyes[loaded.path]) or 0) if loaded else 0
-        self.room = Room.now(self.settings, answers + session.assistant.loaded.beside)
+        self.room = Room.beside(session)
 
 
 def models(session: Session) -> str:
@@ -117,7 +116,7 @@ def _fits(model: ModelInfo, here: _Here, loaded: bool) -> tuple[bool, str]:
         return True, "in memory"
     if needed is None:
         return False, "its files cannot be read"
-    return (True, "on workers") if here.settings.workers else here.room.fits(model.path, needed)
+    return (True, "on workers") if here.settings.workers else here.room.fits(needed, folder=model.path.is_dir())
 
 
 def _other(model: ModelInfo) -> str:

@@ -11,7 +11,6 @@ import stat
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from math import prod
 from pathlib import Path
 from typing import Any, Literal
@@ -21,6 +20,7 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
 
 from omnidraft.errors import ModelError
+from omnidraft.storage.files import while_unchanged
 
 _U32 = struct.Struct("<I").unpack_from
 _U64 = struct.Struct("<Q").unpack_from
@@ -83,11 +83,11 @@ def read_header(path: str | Path) -> GgufHeader:
         raise ModelError(f"{path} is a folder; name the .gguf file inside it.")
     if not stat.S_ISREG(status.st_mode):
         raise ModelError(f"{path} is no file that could be read; choose a model in GGUF format.")
-    return _read(path, status.st_size, status.st_mtime_ns)
+    return _read(path)
 
 
-@lru_cache(maxsize=256)
-def _read(path: Path, size: int, changed_ns: int) -> GgufHeader:
+@while_unchanged(512)  # vocabularies take a moment to walk through
+def _read(path: Path) -> GgufHeader:
     try:
         with path.open("rb") as file:
             magic = file.read(4)
@@ -95,14 +95,14 @@ def _read(path: Path, size: int, changed_ns: int) -> GgufHeader:
                 what = "is empty" if not magic else "is not a GGUF file (it does not start with the letters GGUF)"
                 raise ModelError(f"{path} {what}; choose a model in GGUF format.")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                return _parse(path, data, size)
+                return _parse(path, data)
     except OSError as error:
         raise ModelError(f"{path} cannot be read ({error.strerror}).") from None
     except (struct.error, OverflowError, IndexError, UnicodeDecodeError, MemoryError):
         raise ModelError(f"{path} is cut short or damaged inside its header; download or copy it again.") from None
 
 
-def _parse(path: Path, data: mmap.mmap, size: int) -> GgufHeader:
+def _parse(path: Path, data: mmap.mmap) -> GgufHeader:
     version = _U32(data, 4)[0]
     if version & 0xFFFF == 0:
         raise ModelError(f"{path} is a GGUF file for big-endian machines, which are not supported.")
@@ -126,7 +126,7 @@ def _parse(path: Path, data: mmap.mmap, size: int) -> GgufHeader:
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1:
         raise IndexError
-    return GgufHeader(path, metadata, tensors, -(-position // alignment) * alignment, size, kinds)
+    return GgufHeader(path, metadata, tensors, -(-position // alignment) * alignment, len(data), kinds)
 
 
 def _string(data: mmap.mmap, position: int) -> tuple[str, int]:

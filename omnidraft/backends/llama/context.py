@@ -20,8 +20,7 @@ from omnidraft.backends.base import N_BATCH
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.devices import Placement, gpu_offload
 from omnidraft.backends.llama.embeddings import LlamaEmbedder
-from omnidraft.backends.llama.eyes import Eyes
-from omnidraft.backends.llama.rewind import Positions
+from omnidraft.backends.llama.eyes import Eyes, Positions
 from omnidraft.backends.llama.runtime import AbortFlag, begin_call, choose_layouts, failure_reason, let_go_of_pages
 from omnidraft.backends.llama.sizes import pass_bytes, prompt_step
 from omnidraft.backends.llama.widths import Widths, rows_apart

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from omnidraft.backends.base import N_BATCH
-from omnidraft.backends.gguf.file import ModelInfo, context_length, read_info, usable_info
+from omnidraft.backends.gguf.file import ModelInfo, read_info
 from omnidraft.backends.gguf.header import read_header
 from omnidraft.backends.llama.devices import Device, Placement, local_cards
 from omnidraft.backends.llama.kernels import library
@@ -233,16 +233,6 @@ def place(
     rooms = [int(SPARE * card.free) - computing for card in cards]
     counts = fill(*card_bytes(info, cache), rooms, whole=whole)
     return (Placement([card.handle for card in cards], counts) if any(counts) else None), _said(info, cards, counts)
-
-
-def crowded(path: str | Path, settings: ModelSettings) -> bool:
-    """Whether a model file wants a card on which it does not find room for all of it now."""
-    cards = local_cards()
-    if not (cards and settings.n_gpu_layers) or settings.workers or Path(path).is_dir():
-        return False
-    info = usable_info(path)
-    known = header_estimate(info, settings, context_length(info, settings)[0])
-    return known.total > SPARE * max(card.free for card in cards)
 
 
 def card_bytes(info: ModelInfo, cache: int) -> tuple[list[int], int]:

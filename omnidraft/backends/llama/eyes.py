@@ -2,7 +2,7 @@
 
 Turns pictures into ids that stand for them (see `pictures`) and reads them into a llama.cpp context. Embeddings are
 kept by content, so a second question about a picture costs no encoding. Knows nothing of prompts or of what else a
-cache holds.
+cache holds, but for where it holds pictures (`Positions`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import llama_cpp
 import numpy as np
@@ -182,3 +182,43 @@ class Eyes:
         if self._context:
             self._mtmd.mtmd_free(self._context)
         self._context = None
+
+
+class _Seen(NamedTuple):
+    start: int  # rows before the picture
+    end: int  # rows up to its end
+    position: int  # of what follows it
+
+
+class Positions:
+    """Where tokens stand in a llama.cpp cache that holds pictures: one takes as many positions as its model counts for
+    it, fewer than its rows where positions have three axes (M-RoPE). Everybody else counts rows.
+    """
+
+    def __init__(self) -> None:
+        self._seen: list[_Seen] = []
+
+    def behind(self, rows: int) -> int:
+        """The position of what follows the first `rows` rows; ValueError inside a picture."""
+        for seen in reversed(self._seen):
+            if rows >= seen.end:
+                return seen.position + rows - seen.end
+            if rows > seen.start:
+                raise ValueError(f"row {rows} is inside a picture")
+        return rows
+
+    def add(self, start: int, rows: int, positions: int) -> None:
+        """A picture was read behind `start` rows."""
+        self._seen.append(_Seen(start, start + rows, self.behind(start) + positions))
+
+    def rows(self, last: int) -> int:
+        """How many rows a cache holds whose last position is `last`."""
+        for seen in reversed(self._seen):
+            if last >= self.behind(seen.start):
+                return seen.end + max(0, last + 1 - seen.position)
+        return last + 1
+
+    def cut(self, rows: int) -> None:
+        """Everything behind `rows` rows was forgotten."""
+        while self._seen and self._seen[-1].end > rows:
+            del self._seen[-1]

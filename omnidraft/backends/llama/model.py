@@ -17,14 +17,14 @@ from typing import NoReturn, Self
 
 import numpy as np
 
-from omnidraft.backends.base import Aborted
+from omnidraft.backends.base import Aborted, passes
 from omnidraft.backends.gguf.file import ModelInfo, check_adapter, context_length, read_info, usable_info
 from omnidraft.backends.llama.context import LlamaContext
 from omnidraft.backends.llama.devices import Placement, gpu_offload
 from omnidraft.backends.llama.estimate import check_memory, place
 from omnidraft.backends.llama.eyes import Eyes
 from omnidraft.backends.llama.kernels import library
-from omnidraft.backends.llama.rewind import Method, Rewinder, passes, rollback_steps
+from omnidraft.backends.llama.rewind import Method, Rewinder, rollback_steps
 from omnidraft.backends.llama.runtime import AbortFlag, failure_reason
 from omnidraft.backends.llama.widths import TRIED_BEHIND, WIDTHS, WidthClass, class_of, form, rows_read_by
 from omnidraft.backends.pictures import FIRST, pictures_end, steps

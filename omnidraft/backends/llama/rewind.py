@@ -8,7 +8,7 @@ and the tokens that stay are read again. Knows token ids only as what it is give
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama.sizes import state_bytes
@@ -98,63 +98,3 @@ def rollback_steps(info: ModelInfo) -> int:
     """How many states to ask llama.cpp to keep for a model with recurrent layers; 0 for others or if they are large."""
     each = state_bytes(info)
     return min(ROLLBACK, _ROLLBACK_BUDGET // each) if each else 0
-
-
-# Where tokens stand in a llama.cpp cache that holds pictures. A picture takes as many positions as its model counts
-# for it, which is fewer than its rows where positions have three axes (M-RoPE). Everybody else counts rows; only this
-# knows positions.
-
-
-class _Seen(NamedTuple):
-    start: int  # rows before the picture
-    end: int  # rows up to its end
-    position: int  # of what follows it
-
-
-class Positions:
-    def __init__(self) -> None:
-        self._seen: list[_Seen] = []
-
-    def behind(self, rows: int) -> int:
-        """The position of what follows the first `rows` rows; ValueError inside a picture."""
-        for seen in reversed(self._seen):
-            if rows >= seen.end:
-                return seen.position + rows - seen.end
-            if rows > seen.start:
-                raise ValueError(f"row {rows} is inside a picture")
-        return rows
-
-    def add(self, start: int, rows: int, positions: int) -> None:
-        """A picture was read behind `start` rows."""
-        self._seen.append(_Seen(start, start + rows, self.behind(start) + positions))
-
-    def rows(self, last: int) -> int:
-        """How many rows a cache holds whose last position is `last`."""
-        for seen in reversed(self._seen):
-            if last >= self.behind(seen.start):
-                return seen.end + max(0, last + 1 - seen.position)
-        return last + 1
-
-    def cut(self, rows: int) -> None:
-        """Everything behind `rows` rows was forgotten."""
-        while self._seen and self._seen[-1].end > rows:
-            del self._seen[-1]
-
-
-# How many tokens each pass of llama.cpp takes. Knows nothing of what they are.
-
-
-def passes(count: int, rows: int, batch: int, max_rows: int) -> list[tuple[int, int]]:
-    """(tokens, rows) of each pass over `count` tokens that gives the last `rows` rows: full batches without rows, then
-    at most `max_rows` rows in each."""
-    if 0 < count <= batch and rows <= max_rows:  # as most are
-        return [(count, rows)]
-    first, found = min(rows, max_rows), []
-    left = count - rows + first
-    while left > batch:
-        step = min(batch, left - first)
-        found.append((step, 0))
-        left -= step
-    if left:
-        found.append((left, first))
-    return [*found, *((n := min(more, max_rows), n) for more in range(rows - first, 0, -max_rows))]

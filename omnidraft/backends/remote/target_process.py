@@ -18,9 +18,8 @@ from time import monotonic
 import numpy as np
 import psutil
 
-from omnidraft.backends.base import Aborted
+from omnidraft.backends.base import Aborted, passes
 from omnidraft.backends.gguf.file import usable_info
-from omnidraft.backends.llama.rewind import passes
 from omnidraft.backends.remote.target_link import (
     ABORTED,
     DEFECT,

@@ -35,9 +35,10 @@ from omnidraft.storage.files import (
     read_as,
     read_json,
     readable,
-    real,
     reason,
+    sampled,
     sync_folder,
+    while_unchanged,
     write_atomically,
 )
 from omnidraft.storage.vault import vault_of
@@ -141,22 +142,7 @@ def digest(path: Path) -> str:
     return hashlib.sha256(read(path)).hexdigest()
 
 
-_SAMPLES, _SAMPLE = 32, 1 << 16
-_known: dict[tuple, str] = {}
-
-
-def model_fingerprint(model: Path) -> str:
-    """Tells a model file from every other one: its size, beginning, end and samples from between, hashed."""
-    status = model.stat()
-    key = (real(model), status.st_size, status.st_mtime_ns)
-    if key not in _known:
-        found = hashlib.sha256(str(status.st_size).encode())
-        with open(model, "rb") as file:
-            for i in range(_SAMPLES + 1):
-                file.seek(max(0, status.st_size - _SAMPLE) * i // _SAMPLES)
-                found.update(file.read(_SAMPLE))
-        _known[key] = found.hexdigest()
-    return _known[key]
+model_fingerprint = while_unchanged(64)(sampled)
 
 
 CURRENT = "current.json"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -34,20 +34,10 @@ _NEEDS_NEW = (
 )
 
 
-class Opened:
-    """A data home that this program uses: nobody converts it before `close`. vault: None of a plain one."""
-
-    def __init__(self, vault: Vault | None, lock: FileLock) -> None:
-        self.vault, self._lock = vault, lock
-
-    def close(self) -> None:
-        if self.vault is not None:
-            self.vault.close()
-        self._lock.release()
-
-
-def open_home(explicit: Path | str | None, asked: Asked, encrypt: bool = False) -> Opened:
-    """Use the data home that `find_data_home(explicit)` names, and hold its key if it is encrypted.
+@contextmanager
+def open_home(explicit: Path | str | None, asked: Asked, encrypt: bool = False) -> Iterator[None]:
+    """In the block this program uses the data home that `find_data_home(explicit)` names: nobody converts it, and its
+    key is held if it is encrypted.
 
     encrypt: make it so first, if it is not. What an interrupted conversion left goes first. SettingsError if there is
     no passphrase or a wrong one, StorageError if the home cannot be converted or this system cannot do it.
@@ -55,15 +45,12 @@ def open_home(explicit: Path | str | None, asked: Asked, encrypt: bool = False) 
     root = data_root(explicit)
     while True:
         _ask(root, asked, encrypt)
-        lock = _shared(root)
-        try:
+        with _shared(root):
             header = read_header(root)
             if not is_unsettled(root) and not (encrypt and header is None):
-                return Opened(_held(root, header, asked), lock)
-        except BaseException:
-            lock.release()
-            raise
-        lock.release()
+                with _held(root, header, asked):
+                    yield
+                return
         find_data_home(root)
         with _alone(root) as header:
             if encrypt and header is None:
@@ -129,26 +116,32 @@ def _encrypted(root: Path, asked: Asked) -> Iterator[tuple[Header, bytes]]:
     raise SettingsError(NOT_ENCRYPTED.format(root))
 
 
-def _shared(root: Path) -> FileLock:
-    """The lock on a home that nobody converts; StorageError if somebody does."""
+@contextmanager
+def _shared(root: Path) -> Iterator[None]:
+    """Nobody converts the home in the block; StorageError if somebody does."""
     lock = FileLock(root / LOCK)
     with suppress(OSError):  # who makes the home, or writes there, says what is wrong with its place
         if root.is_dir() and not lock.acquire(shared=True):
             raise StorageError(busy(root))
-    return lock
+    try:
+        yield
+    finally:
+        lock.release()
 
 
-def _held(root: Path, header: Header | None, asked: Asked) -> Vault | None:
-    """The key of a home, held from now on; None of a plain one."""
+@contextmanager
+def _held(root: Path, header: Header | None, asked: Asked) -> Iterator[None]:
+    """The key of a home is held in the block, if it is encrypted."""
     if header is None:
-        return None
+        yield
+        return
     key = header.key(_known(root, asked))
     for copy in root.glob(f"{HEADER}.*"):  # of the header before, as earlier versions left them
         erase(copy)
     vault.sweep()
-    held = Vault(root, key)
-    held.hold()
-    return held
+    with closing(Vault(root, key)) as held:
+        held.hold()
+        yield
 
 
 def _check_system() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -47,7 +47,7 @@ def quick():
 @contextmanager
 def opened(root: Path, encrypt: bool = False, passphrase: str = PASSPHRASE):
     """The home while its key is held; plain ones as they are."""
-    with quick(), closing(open_home(root, asked(passphrase), encrypt)):
+    with quick(), open_home(root, asked(passphrase), encrypt):
         yield find_data_home(root)
 
 
