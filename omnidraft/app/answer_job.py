@@ -45,7 +45,7 @@ class AnswerJob:
     failed.
 
     message: the stored one that it fills, with what was said and called before, of which `pieces` (text, origin) were
-    shown; begun: what was said of an answer that is not stored. tools: what the model may call; None: nothing.
+    shown. tools: what the model may call; None: nothing.
     """
 
     def __init__(
@@ -54,7 +54,6 @@ class AnswerJob:
         request: AnswerRequest,
         *,
         message: Message | None = None,
-        begun: str = "",
         pieces: Sequence[tuple[str, str]] = (),
         tools: ToolUse | None = None,
         listener: Listener | None = None,
@@ -62,7 +61,7 @@ class AnswerJob:
         self.request: AnswerRequest = request
         self.chat = request.source
         self.message = message.id if message is not None else None
-        self.begun = message.content if message is not None else begun
+        self.begun = message.content if message is not None else ""
         self.steps = message.steps if message is not None else []
         self.live = Live(pieces=list(pieces))
         self.failure: OmniDraftError | None = None  # why it is not what it should be

@@ -247,8 +247,7 @@ class Assistant:
             if self.engine is not None:
                 forget_vocabulary(self.engine.target.model.vocabulary)
             self.loaded.close()
-            gc.unfreeze()
-            gc.collect()
+            _settle_in()  # others may be answering
             system.release_memory()
 
     @contextmanager
@@ -274,8 +273,8 @@ class Assistant:
 
 
 def _settle_in() -> None:
-    """Take what was just loaded out of the garbage collector's rounds: going through it takes 10 to 100 ms, and would
-    fall into the middle of an answer."""
+    """Collect what a load or an unload left, and take all else out of the garbage collector's rounds: going through it
+    takes 10 to 100 ms, and would fall into the middle of an answer."""
     gc.unfreeze()
     gc.collect()
     gc.freeze()

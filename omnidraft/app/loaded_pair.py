@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import cast
 
 from omnidraft.app.kept_targets import KeptTargets, Opened
-from omnidraft.app.room import Room, needs
+from omnidraft.app.room import crowds_a_card, needs
 from omnidraft.app.speeds import SpeedStore, speed_key
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.discovery import projector_for
-from omnidraft.backends.gguf.file import ModelInfo, usable_info
+from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.backends.llama import widths
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.backends.opening import open_target
@@ -65,12 +65,6 @@ class LoadRequest:
     def same_target(self, other: LoadRequest) -> bool:
         """Whether both want the same target, loaded in the same way."""
         return replace(self, drafter=other.drafter, cache=other.cache, adapter=other.adapter) == other
-
-    def crowds_a_card(self) -> bool:
-        """Whether a card would hold its target only if what lies there went."""
-        if self.model.workers or self.target.is_dir() or not (card := Room.now(self.model).card):
-            return False
-        return (needs(usable_info(self.target), self.model) or 0) > card
 
     def opened(self) -> Opened:
         """What its target is opened from."""
@@ -174,7 +168,7 @@ class LoadedPair:
                     raise
                 self._exchange_drafter(self.engine, asked, self._opened)
             return list(self.choice.notices) if self.choice is not None else []
-        if self.asked is not None and asked.crowds_a_card():
+        if self.asked is not None and crowds_a_card(asked.target, asked.model):
             return self._load_instead(self.asked, asked)
         try:
             return self._load(asked)
@@ -195,7 +189,7 @@ class LoadedPair:
             engine.memory.pace = before.pace.with_drafter(step)
 
     def _load_instead(self, before: LoadRequest, asked: LoadRequest) -> list[str]:
-        self._unload()
+        self.close()
         try:
             return self._load(asked)
         except BaseException:
@@ -384,9 +378,6 @@ class LoadedPair:
 
     def close(self) -> None:
         """Free the models and close the cache. Harmless when repeated."""
-        self._unload()
-
-    def _unload(self) -> None:
         self.keep_measured()
         self._kept.forget()
         self._release_drafter()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from omnidraft.backends.gguf.file import ModelInfo, context_length
+from omnidraft.backends.gguf.file import ModelInfo, context_length, usable_info
 from omnidraft.backends.hf.folder import folder_estimate
 from omnidraft.backends.llama.devices import local_cards
 from omnidraft.backends.llama.estimate import SPARE, header_estimate
@@ -75,3 +75,10 @@ class Room:
     def holds(self, file: float) -> tuple[bool, str]:
         """The like of a file of so many bytes that is not here yet: a fifth more is for its context and buffers."""
         return self.fits(1.2 * file)
+
+
+def crowds_a_card(target: Path, settings: ModelSettings) -> bool:
+    """Whether a card would hold it only if what lies there went."""
+    if settings.workers or target.is_dir() or not (card := Room.now(settings).card):
+        return False
+    return (needs(usable_info(target), settings) or 0) > card

@@ -202,7 +202,7 @@ class Pair(AbstractContextManager):
 
     @property
     def found(self) -> Pace:
-        """The same as the latest way that goes by it found it in real rounds."""
+        """`pace`, as the latest way that goes by it corrected it by real rounds."""
         return next((memory.pace for memory in reversed(self._memories.values()) if memory.pace is not None), self.pace)
 
     def _sit(self) -> None:

@@ -52,8 +52,8 @@ class ThreadChoice:
         self._processors = Contention()
 
     def passed(self, kind: Hashable, seconds: float) -> None:
-        """A pass with `count` threads took `seconds`. kind: passes of the same one cost alike, such
-        as their rows, and whether others had the caches meanwhile."""
+        """A pass with `count` threads took `seconds`. kind: passes of the same one cost alike, such as of so
+        many rows, and behind others that had the caches or not."""
         if len(self._ladder) < 2:
             return
         usual = self._learn(kind, seconds)

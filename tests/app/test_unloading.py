@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from omnidraft.prompting.grammar_state import whole_vocabulary
 from omnidraft.settings.config import DraftSettings, SamplingSettings
 from omnidraft.storage.paths import BUNDLED_MODELS
 from tests.answering import answered, loaded
@@ -20,6 +21,15 @@ def test_unloaded_models_leave_little_memory(tmp_path):
     before, full, after = map(int, done.stdout.split())
     assert full > before + 200
     assert after < before + 60, (before, full, after)
+
+
+def test_what_was_made_of_a_vocabulary_goes_with_its_model(tmp_path, models):
+    with loaded(tmp_path, models / "tiny-target-a-f16.gguf", None) as assistant:
+        vocabulary = assistant.target.vocabulary
+        made = whole_vocabulary(vocabulary)
+        assert whole_vocabulary(vocabulary) is made
+        assistant.unload()
+        assert whole_vocabulary(vocabulary) is not made
 
 
 def _megabytes() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from contextlib import contextmanager
 
 import pytest
@@ -153,7 +154,7 @@ def as_a_client(session, begun: list[str], name: str) -> Place:
 
     def begin(_: Place) -> None:
         with session.turn():
-            session.start(AnswerJob(session.assistant, AnswerRequest([{"role": "user", "content": name}]), begun=""))
+            session.start(AnswerJob(session.assistant, AnswerRequest([{"role": "user", "content": name}])))
             begun.append(name)
 
     return session.queue.enter(begin)
@@ -315,4 +316,21 @@ def test_one_that_is_taken_back_while_long_work_comes_to_stand_still_does_not_be
     standing.set()
     last.begun.result(10)
     assert begun == [last]
+    work.close()
+
+
+def test_a_turn_that_is_over_holds_nothing_of_what_it_began():
+    """Else the models that it loaded would stay in memory until somebody asks again."""
+    work, gone = waiting.WorkList(), threading.Event()
+
+    class Begun:
+        pass
+
+    def begin(_place) -> None:
+        weakref.finalize(held[0], gone.set)
+
+    held = [Begun()]
+    work.enter(lambda place, kept=held[0]: begin(place)).begun.result(10)
+    held.clear()
+    assert gone.wait(10)
     work.close()

@@ -48,6 +48,7 @@ def test_a_pair_says_the_same_in_every_way(home, models):
     files = models / "tiny-target-a-f16.gguf", models / "tiny-drafter-f16.gguf"
     with Pair(home, *files, ModelSettings(threads=1)) as pair:
         found = answers(pair.answer, ("plain", "fixed:2", "adaptive"), PROMPTS[:2], "default", 7, 16)
+        assert pair.found is not pair.pace, "real rounds of the adaptive way are said, not only what the load measured"
     plain, fixed, adaptive = ([trace.ids for trace in found[way]] for way in found)
     assert plain == fixed == adaptive
     assert plain[0] != plain[1]

@@ -83,9 +83,7 @@ async def _whole(session: Session, reply: Reply, others: list[Choice], request: 
 
 def _failed(job: AnswerJob) -> Response | None:
     """The refusal of a job that ended with an error; None while it has not."""
-    if not job.error or not job.over:
-        return None
-    return error_reply(job.error, 500) if job.failure is None else refused(job.failure, otherwise=500)
+    return refused(job.failure, otherwise=500) if job.failure is not None and job.over else None
 
 
 async def start(session: Session, choice: Choice, request: Request) -> Reply:
@@ -149,7 +147,7 @@ def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Re
             scores = Logprobs(
                 prompted.model.vocabulary, template.answer_prefix if chat else "", prompt.text if echo else ""
             )
-        job = AnswerJob(session.assistant, wanted, begun="", listener=scores)
+        job = AnswerJob(session.assistant, wanted, listener=scores)
         if chat:
             read = partial(template.reader, asked.tools.schemas)
             reply = Reply(job, name, choice, ChatForm(job, read(), asked.tools.one, scores), read)

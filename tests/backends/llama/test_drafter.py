@@ -7,8 +7,10 @@ import numpy as np
 import psutil
 import pytest
 
+from omnidraft.backends.llama import context
 from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.errors import ModelError
+from omnidraft.processes.threads import ThreadChoice
 from omnidraft.settings.config import ModelSettings
 
 SETTINGS = ModelSettings(n_ctx=256, threads=1)
@@ -67,3 +69,19 @@ def test_a_step_says_what_a_wide_pass_says_and_leaves_nothing_behind(drafter: Ll
         assert (len(drafter.tokens), context.held) == (at + 1, at + 1)
     drafter.rewind(21)
     assert np.abs(drafter.extend(IDS[21:], 9) - wide[21:]).max() < 0.02
+
+
+def test_a_pass_behind_a_pause_is_told_apart(drafter: LlamaDrafter, monkeypatch: pytest.MonkeyPatch):
+    """Others had the caches meanwhile, so that it takes longer says nothing about its threads."""
+    kinds, now = [], [2.0**30]
+
+    def clock() -> float:
+        now[0] += 2**-10
+        return now[0]
+
+    monkeypatch.setattr(context, "perf_counter", clock)
+    monkeypatch.setattr(ThreadChoice, "passed", lambda _self, kind, _seconds: kinds.append(kind))
+    for pause in (0.0, 0.0, 0.5, 0.0):
+        now[0] += pause
+        drafter.extend([1], 1)
+    assert kinds == [(1, True), (1, False), (1, True), (1, False)]
