@@ -6,6 +6,8 @@ from pathlib import Path
 
 import torch
 
+from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
+
 from .answers import Writer, prompts, read_training
 from .cut import export, new_model, read_model, read_vocabulary
 from .train import Rows, Training
@@ -43,10 +45,11 @@ def main() -> None:
         number = have.count(b"\n")
         if (missing := int(WRITERS[name] * args.answers) - number) > 0:
             asked = islice(prompts(data, number), missing)
-            Writer(args.targets / name, _TOKENS, name == SOURCE).write(asked, path, number)
+            Writer(args.targets / name, _TOKENS).write(asked, path, number)
     vocabulary = read_vocabulary(args.targets / SOURCE)
     model = read_model(args.start) if args.start else new_model(args.targets / SOURCE, vocabulary)
-    rows = Rows([*files.values()], vocabulary, [] if args.start else [one for kind in data.values() for one in kind])
+    answers = {path: read_gguf_vocabulary(args.targets / name) for name, path in files.items()}
+    rows = Rows(answers, vocabulary, [] if args.start else [one for kind in data.values() for one in kind])
     Training(model, work, args.minutes).run(rows, lambda: export(args.out, vocabulary, model))
 
 

@@ -1,7 +1,7 @@
 """What targets are asked, and what they answer: many prompts at once, with how likely other words were.
 
-A line of the file is one answer: what the prompt has, "answer", "ended" and, where `likely` is asked for, "ids", "top"
-and "logp": the target's tokens and, at each, its likeliest tokens with their logarithms.
+A line of the file is one answer: what the prompt has, "answer", "ended", and "ids", "top" and "logp" (`PACKED`, in
+base 64): the target's tokens and, at each, its likeliest tokens with their logarithms.
 """
 
 import base64
@@ -27,6 +27,7 @@ _FORMS = [(form, parts.split()) for parts, forms in _EVERYDAY["forms"].items() f
 _PARTS = {part: words.split("|") for part, words in _EVERYDAY["parts"].items()}
 
 Conversation = list[dict[str, str]]
+PACKED = {"ids": np.uint32, "top": np.uint32, "logp": np.float16}
 
 
 def read_training(folder: Path) -> dict[str, list[Conversation]]:
@@ -63,7 +64,7 @@ def prompts(data: dict[str, list[Conversation]], seed: int) -> Iterator[dict[str
 
 
 _LIKELY = 32
-_NEAR = 12.0  # logits below the best: further ones are never drawn
+_NEAR = 12.0  # logits below the best: what is further is neither drawn nor kept
 _LENGTH = 512  # tokens of a prompt and its answer
 
 
@@ -82,8 +83,8 @@ class Answer:
 class Writer:
     """A target in llama.cpp that writes `parallel` answers at a time, of `tokens` tokens at most."""
 
-    def __init__(self, path: Path, tokens: int, likely: bool, parallel: int = 32) -> None:
-        self._tokens, self._likely, self._vocabulary = tokens, likely, read_gguf_vocabulary(path)
+    def __init__(self, path: Path, tokens: int, parallel: int = 32) -> None:
+        self._tokens, self._vocabulary = tokens, read_gguf_vocabulary(path)
         threads = len(os.sched_getaffinity(0))
         library.build()
         runtime.begin_call()
@@ -144,14 +145,13 @@ class Writer:
 
     def _grow(self, answer: Answer, row: np.ndarray, dice: np.random.Generator) -> bool:
         """Add the next token; whether the answer has ended."""
-        # of a large vocabulary a search for the likeliest would take a fifth of the time
-        near = np.argpartition(row, -_LIKELY)[-_LIKELY:] if self._likely else np.flatnonzero(row > row.max() - _NEAR)
+        near = np.flatnonzero(row > row.max() - _NEAR)  # a search of the whole row would take a fifth of the time
         best = near[np.argsort(-row[near])][:_LIKELY]
-        chances = row[best] - row[best[0]]
-        if self._likely:
-            answer.top.append(best)
-            answer.logp.append(chances - np.log(np.exp(row - row[best[0]]).sum()))
-        weights = np.exp(chances / (answer.record["temperature"] or 1e-6))
+        chances = row[best] - np.log(np.exp(row[near] - row[best[0]]).sum()) - row[best[0]]
+        behind = _LIKELY - len(best)
+        answer.top.append(np.pad(best, (0, behind)))
+        answer.logp.append(np.pad(chances, (0, behind), constant_values=-np.inf))
+        weights = np.exp((chances - chances[0]) / (answer.record["temperature"] or 1e-6))
         answer.unread = [int(dice.choice(best, p=weights / weights.sum()))]
         answer.ids += answer.unread
         return answer.ids[-1] in self._vocabulary.eog or len(answer.ids) == self._tokens
@@ -159,8 +159,8 @@ class Writer:
     def _record(self, answer: Answer) -> dict[str, Any]:
         ended = answer.ids[-1] in self._vocabulary.eog
         text = self._vocabulary.decode(answer.ids[:-1] if ended else answer.ids).decode(errors="ignore")
-        kinds = {"ids": np.uint16, "top": np.uint16, "logp": np.float16} if self._likely else {}
         packed = {
-            k: base64.b64encode(np.array(getattr(answer, k), kind).tobytes()).decode() for k, kind in kinds.items()
+            key: base64.b64encode(np.array(getattr(answer, key), kind).tobytes()).decode()
+            for key, kind in PACKED.items()
         }
         return {**answer.record, "answer": text, "ended": ended, **packed}

@@ -43,11 +43,6 @@ class Vocabulary:
         found.add_special_tokens([AddedToken(token, special=True) for token in self.full[: self.control]])
         return found
 
-    def spelled(self) -> list[tuple[int, ...]]:
-        """What pieces each token of the whole vocabulary is cut into."""
-        cut = models.BPE(self.ids, self.merges).tokenize
-        return [(self.ids[t],) if t in self.ids else tuple(piece.id for piece in cut(t)) for t in self.full]
-
 
 def read_vocabulary(source: Path, pieces: int = PIECES) -> Vocabulary:
     fields = gguf.GGUFReader(source).fields

@@ -1,6 +1,6 @@
 """Trains the drafter on what targets wrote; it may be stopped at any time and goes on from its last checkpoint.
 
-A row is an answer in the drafter's own pieces, with what the target might have written at each of them.
+A row is an answer in the drafter's own pieces, with what the target might have written where its tokens begin.
 """
 
 import base64
@@ -8,8 +8,9 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +18,9 @@ from torch import Tensor
 from torch.nn.functional import linear
 from transformers import LlamaForCausalLM
 
-from .answers import Conversation
+from omnidraft.vocab.vocabulary import Vocabulary as TargetVocabulary
+
+from .answers import PACKED, Conversation
 from .cut import Vocabulary
 
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]  # what `batch` makes
@@ -30,7 +33,6 @@ _SHARE = 0.5  # of the chances is the target's, the rest is the text's
 _KEPT = 16  # likeliest pieces at a position
 _HELD_OUT = 32  # one answer of so many
 _END = 2
-_PACKED = {"ids": np.uint16, "top": np.uint16, "logp": np.float16}
 
 
 class Row(NamedTuple):
@@ -43,37 +45,50 @@ class Row(NamedTuple):
 
 
 class Rows:
-    """The rows of the answers in files, and of conversations (`plain`) all of which is learned."""
+    """The rows of the answers in files, each with its target's vocabulary, and of `plain` conversations, all of which
+    is learned."""
 
-    def __init__(self, files: list[Path], vocabulary: Vocabulary, plain: list[Conversation]) -> None:
+    def __init__(self, files: dict[Path, TargetVocabulary], vocabulary: Vocabulary, plain: list[Conversation]) -> None:
         self.training: list[Row] = []
         self.held_out: list[Row] = []
-        self._plain, self._tokenizer, self._spelled = plain, vocabulary.tokenizer(), vocabulary.spelled()
-        for number, record in enumerate(json.loads(line) for path in files for line in path.open(encoding="utf-8")):
-            prompt = self._pieces(record["messages"], "<|im_start|>assistant\n")
-            if "top" in record:
-                found = self._chances(*(np.frombuffer(base64.b64decode(record[key]), _PACKED[key]) for key in _PACKED))
-            else:
-                pieces = self._tokenizer.encode(record["answer"]).ids + [_END] * record["ended"]
-                found = [{piece: 1.0} for piece in pieces]
-            if found and len(prompt) + len(found) <= _LONGEST:
-                (self.training if number % _HELD_OUT else self.held_out).append(_row(prompt, found))
+        self._plain, self._tokenizer = plain, vocabulary.tokenizer()
+        self._lengths = [len(piece) for piece in vocabulary.ids]  # bytes: each is a letter of a byte-level piece
+        for path, target in files.items():
+            first = self._first_pieces(target)
+            for number, record in enumerate(map(json.loads, path.open(encoding="utf-8"))):
+                prompt = self._pieces(record["messages"], "<|im_start|>assistant\n")
+                found = self._chances(record, target, first)
+                if found and len(prompt) + len(found) <= _LONGEST:
+                    (self.training if number % _HELD_OUT else self.held_out).append(_row(prompt, found))
 
     def _pieces(self, messages: Conversation, end: str = "") -> list[int]:
         said = "".join(f"<|im_start|>{m['role']}\n{m['content']}<|im_end|>\n" for m in messages)
         return self._tokenizer.encode(said + end).ids[: _LONGEST + 1]
 
-    def _chances(self, ids: np.ndarray, top: np.ndarray, logp: np.ndarray) -> list[dict[int, float]]:
-        """Where the answer's pieces stand: that piece itself, and first pieces of what else was likely."""
-        found: list[dict[int, float]] = []
+    def _first_pieces(self, target: TargetVocabulary) -> list[int | None]:
+        """What each of the target's tokens begins with; None: it is no text by itself."""
+        texts = [piece.decode(errors="ignore") for piece in target.pieces]
+        cut = [encoded.ids for encoded in self._tokenizer.encode_batch(texts)]
+        return [_END if token in target.eog else ids[0] if ids else None for token, ids in enumerate(cut)]
+
+    def _chances(
+        self, record: dict[str, Any], target: TargetVocabulary, first: list[int | None]
+    ) -> list[dict[int, float]]:
+        """Where the answer's pieces stand: that piece itself and, where one of the target's tokens begins, too, first
+        pieces of what else was likely."""
+        pieces = self._tokenizer.encode(record["answer"]).ids + [_END] * record["ended"]
+        found = [{piece: 1.0} for piece in pieces]
+        places = dict(zip(accumulate((self._lengths[piece] for piece in pieces), initial=0), found, strict=False))
+        ids, top, logp = (np.frombuffer(base64.b64decode(record[key]), kind) for key, kind in PACKED.items())
+        begins = accumulate((len(target.pieces[token]) for token in ids), initial=0)
         chances = np.exp(logp.reshape(len(ids), -1).astype(np.float32))
-        for token, likely, weights in zip(ids, top.reshape(chances.shape), chances, strict=True):
-            first, *rest = self._spelled[token]
-            place = {first: 1 - _SHARE}
-            for other, weight in zip(likely, _SHARE * weights / weights.sum(), strict=True):
-                piece = self._spelled[other][0]
-                place[piece] = place.get(piece, 0.0) + float(weight)
-            found += [place, *({piece: 1.0} for piece in rest)]
+        for begin, likely, weights in zip(begins, top.reshape(chances.shape), chances, strict=False):
+            if place := places.pop(begin, None):
+                (said,) = place
+                place[said] = 1 - _SHARE
+                for other, weight in zip(likely, _SHARE * weights / weights.sum(), strict=True):
+                    if (piece := first[other]) is not None:
+                        place[piece] = place.get(piece, 0.0) + float(weight)
         return found
 
     def batches(self, dice: np.random.Generator, size: int, share: float) -> Iterator[Batch]:

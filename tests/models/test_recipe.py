@@ -1,6 +1,8 @@
 """The recipe from a toy target to a drafter's file: cut, written for, trained, stopped and gone on with."""
 
+import base64
 import json
+from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from models.recipe import __main__ as recipe
+from models.recipe.answers import PACKED
 from models.recipe.cut import Vocabulary, export, new_model, read_vocabulary
+from models.recipe.train import Rows
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.llama_file import llama_logits
@@ -50,12 +54,39 @@ def folder(tmp_path_factory) -> Path:
 
 def test_the_cut_vocabulary_refines_the_whole_one(folder):
     source = folder / recipe.SOURCE
-    vocabulary = read_vocabulary(source, 290)
-    whole, spelled = read_gguf_vocabulary(source), vocabulary.spelled()
+    cut, whole = read_vocabulary(source, 290).tokenizer(), read_gguf_vocabulary(source)
     for text in (TEXT, "foxes  dogged\n\n12345 naïve 😀"):
-        ids = [piece for token in whole.encode(text) for piece in spelled[token]]
-        assert vocabulary.tokenizer().encode(text).ids == ids
-    assert any(len(pieces) > 1 for pieces in spelled)
+        theirs = {len(whole.decode(whole.encode(text)[:count])) for count in range(len(text))}
+        ends = set(accumulate((len(cut.id_to_token(piece)) for piece in cut.encode(text).ids), initial=0))
+        assert theirs <= ends
+    assert len(cut.encode(TEXT).ids) > len(whole.encode(TEXT))
+
+
+def test_where_a_token_begins_what_else_was_likely_is_learned_too(folder, tmp_path):
+    """The target's tokens are longer than the drafter's pieces: inside of them only the text is known."""
+    source = folder / recipe.SOURCE
+    vocabulary, target = read_vocabulary(source, 265), read_gguf_vocabulary(source)
+    ids = [*target.encode(" the dogs"), target.eos]
+    top = np.array([[token, target.encode("lazy")[0]] for token in ids], np.uint32)
+    logp = np.log(np.array([[0.75, 0.25]] * len(ids))).astype(np.float16)
+    record = {"messages": [{"role": "user", "content": TEXT}], "answer": " the dogs", "ended": True}
+    record |= {
+        key: base64.b64encode(np.asarray(value, PACKED[key]).tobytes()).decode()
+        for key, value in zip(PACKED, (ids, top, logp), strict=True)
+    }
+    (tmp_path / "answers.jsonl").write_text(f"{json.dumps(record)}\n" * 2)
+    rows = Rows({tmp_path / "answers.jsonl": target}, vocabulary, [])
+    (row,) = rows.training
+    cut = vocabulary.tokenizer()
+    pieces = [*cut.encode(" the dogs").ids, 2]
+    assert row.pieces[row.start :].tolist() == pieces
+    assert len(pieces) > len(ids)
+    begins = {len(target.decode(ids[:count])) for count in range(len(ids))}
+    ends = accumulate((len(cut.id_to_token(piece)) for piece in pieces), initial=0)
+    for piece, begin, likely, chances in zip(pieces, ends, row.likely, row.chances, strict=False):
+        expected = {piece: 0.875, cut.encode("lazy").ids[0]: 0.125} if begin in begins else {piece: 1.0}
+        found = {int(one): float(chance) for one, chance in zip(likely, chances, strict=True) if chance}
+        assert found == pytest.approx(expected, abs=1e-3)
 
 
 def test_llama_cpp_computes_the_layers_that_torch_has(folder, tmp_path):
