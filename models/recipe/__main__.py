@@ -19,6 +19,7 @@ WRITERS = {  # answers
     "Qwen2.5-Coder-1.5B-Instruct-Q4_K_M.gguf": 3000,
 }
 _TOKENS = 160
+_RATE, _RATE_ON = 1.8e-3, 4e-4  # of a new drafter, and of one that is trained on: more would cost it what it knows
 
 
 def main() -> None:
@@ -50,7 +51,8 @@ def main() -> None:
     model = read_model(args.start) if args.start else new_model(args.targets / SOURCE, vocabulary)
     answers = {path: read_gguf_vocabulary(args.targets / name) for name, path in files.items()}
     rows = Rows(answers, vocabulary, [] if args.start else [one for kind in data.values() for one in kind])
-    Training(model, work, args.minutes).run(rows, lambda: export(args.out, vocabulary, model))
+    training = Training(model, work, args.minutes, _RATE_ON if args.start else _RATE)
+    training.run(rows, lambda: export(args.out, vocabulary, model))
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ from .cut import Vocabulary
 
 Batch = tuple[Tensor, Tensor, Tensor, Tensor]  # what `batch` makes
 
-_RATE = 1.8e-3
 _SIZE = 1024  # pieces a step
 _DRAFT = 4  # pieces
 _LONGEST = 384
@@ -125,12 +124,12 @@ def batch(rows: list[Row]) -> Batch:
 class Training:
     """A model, its optimizer, and how long the processor has been at it: FOLDER/checkpoint.pt, FOLDER/log.jsonl."""
 
-    def __init__(self, model: LlamaForCausalLM, folder: Path, minutes: float) -> None:
-        self.model, self.folder, self.minutes = model, folder, minutes
+    def __init__(self, model: LlamaForCausalLM, folder: Path, minutes: float, rate: float) -> None:
+        self.model, self.folder, self.minutes, self.rate = model, folder, minutes, rate
         embedding = model.model.embed_tokens.weight  # trained already, and every step changes it: it goes slower
         rest = [p for p in model.parameters() if p is not embedding]
         groups = [{"params": rest, "scale": 1.0}, {"params": [embedding], "scale": 0.2}]
-        self.optimizer = torch.optim.AdamW(groups, _RATE, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
+        self.optimizer = torch.optim.AdamW(groups, rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True)
         self.steps, self.learned, self.seconds = 0, 0, 0.0
         self.path = folder / "checkpoint.pt"
         if self.path.exists():
@@ -160,7 +159,7 @@ class Training:
     def _step(self, part: Batch) -> float:
         started = time.process_time()
         for group in self.optimizer.param_groups:
-            group["lr"] = group["scale"] * _RATE * min(1.0, (self.steps + 1) / 20, self.left / 0.6)
+            group["lr"] = group["scale"] * self.rate * min(1.0, (self.steps + 1) / 20, self.left / 0.6)
         ids, at, likely, chances = part
         logits = self._logits(ids, at)
         loss = (logits.logsumexp(1) - (logits.gather(1, likely) * chances).sum(1)).mean()
