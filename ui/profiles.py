@@ -1,4 +1,4 @@
-"""The profiles page: who is there, which one this browser works in, a new one, one to carry away, one to remove."""
+"""The profiles page: who is there, which one this browser works in, a new one, one to remove."""
 
 from __future__ import annotations
 

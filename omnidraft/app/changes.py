@@ -1,7 +1,7 @@
 """What a changed setting does to what is loaded: who takes it up, and what is said then.
 
-Settings that are in neither set are read when the next answer begins; learning is told of every change by the
-assistant. Knows no page.
+What neither waits for a load nor is the open cache's is read when the next answer begins; learning is told of every
+change by the assistant. Knows no page.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from omnidraft.settings.config import MAX_CACHE_MB, MOST_ENTRIES, AppSettings, d
 from omnidraft.vocab.ngram_cache import ENTRY_BYTES, MEGABYTE, PIECE_BYTES
 
 WHEN_LOADED_AGAIN = {"cache.enabled", *(setting.name for setting in describe(AppSettings) if setting.rule.reload)}
-BY_THE_OPEN_CACHE = {"cache.capacity", "cache.unit", "cache.policy", "cache.seed"}
 
 _ENTRY = ENTRY_BYTES + 2 * PIECE_BYTES  # bytes of a usual entry
 
@@ -34,6 +33,6 @@ def take_up(name: str, loaded: bool, resize_cache: Callable[[], bool] | None) ->
     """
     if loaded and name in WHEN_LOADED_AGAIN:
         return "kept; load the model again for it to take effect."
-    if resize_cache is None or name not in BY_THE_OPEN_CACHE:
+    if resize_cache is None or not name.startswith("cache."):
         return "kept."
     return "kept and applied." if resize_cache() else "kept; the cache takes it up as soon as it is not at work."

@@ -119,7 +119,8 @@ class WorkList:
 
         Beside the list: models and what belongs to them are changed at once, while nobody has a turn, or refused while
         a job is under way (`Session._alone`). Drift runs and races stand still for each of these changes and each turn,
-        races for two seconds longer (`GivingWay`); training stands still while a job runs (`Learner`).
+        races for two seconds longer (`GivingWay`); training stands still while a job
+        writes (`Scheduler.answering`).
         """
         with self._lock:
             place = Place(begin, chat, first=not (self.busy or self._places))

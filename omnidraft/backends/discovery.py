@@ -101,7 +101,7 @@ def find_models(
     """Every .gguf file and Hugging Face folder under `folders`, each once, sorted by name then path. A file may stand
     among the folders.
 
-    programs: other programs (other_programs.PROGRAMS) whose models are listed too, under the names they have there.
+    programs: other programs (of `PROGRAMS`) whose models are listed too, under the names they have there.
     named: files and model folders that are listed wherever they lie.
     A split model is one entry. A folder's entry has the folder as its path; only targets can be loaded from it.
     Unusable files come back with kind "damaged" and `error` set; other programs' folders that cannot be targets are

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         for setting in describe(plan):
             _add_field(sub, setting.name, setting.rule, setting.default)
         sub.add_argument("--out", type=Path, metavar="FILE",
-                         help="write the numbers here; what FILE.cells holds is not run again")  # fmt: skip
+                         help="write the numbers here; what is kept beside it (.cells) is not run again")  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 
 from omnidraft.decoding.topk import Scores
 
 Origin = Literal["target", "direct", "ngram", "split", "lookup", "forced"]
-ORIGINS: tuple[Origin, ...] = ("target", "direct", "ngram", "split", "lookup", "forced")
+ORIGINS: tuple[Origin, ...] = get_args(Origin)
 _SUMS = ("drafted", "proposed", "tested", "accepted", "copied", "forced", "draft", "translate", "verify", "other")
 FinishReason = Literal["stop", "stop_string", "length", "context", "cancelled"]
 CUT = ("length", "context", "cancelled")  # ends that are not the answer's own

@@ -31,7 +31,7 @@ from omnidraft.processes.progress import interruptible
 
 # A module of ours in a process of its own that talks in lines: asked on its stdin, heard from its stdout. What it
 # writes to stderr is kept, for the sentence that explains its end. Knows nothing of what is said; a child that answers
-# once and may crash is run by `bounded_child`.
+# once and may crash is run by `run_bounded`.
 
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -1,4 +1,4 @@
-"""Profiles: one person's settings, conversations, caches and adapters, as a folder, and as one file to carry away.
+"""Profiles: one person's settings, conversations, caches and adapters, as a folder.
 
-Knows where things live and how to copy them consistently; what they mean is their packages' business.
+Knows where things live and what they take; what they mean is their packages' business.
 """

@@ -105,6 +105,6 @@ class PromptedModel:
 
 @dataclass(slots=True)
 class PromptedDrafter(PromptedModel):
-    """The drafter's seat."""
+    """The drafter's place."""
 
     model: DraftModel

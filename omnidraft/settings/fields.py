@@ -1,8 +1,8 @@
 """Checked fields for settings dataclasses: what a value may be, and one line of help, said once.
 
-A settings class declares its fields with `number`, `switch`, `choice`, `text` or `texts`, or as other settings classes
-(groups), each its own `default_factory`, and calls `check(self)` in `__post_init__`. The settings page and the command
-line read the same rules through `describe`.
+A settings class declares its fields with `integer`, `number`, `switch`, `choice`, `text` or `texts`, or as other
+settings classes (groups), each its own `default_factory`, and calls `check(self)` in `__post_init__`. The settings page
+and the command line read the same rules through `describe`.
 Knows nothing of which settings exist, of files, or of who applies them.
 """
 

@@ -5,8 +5,8 @@ with a key of its own, so that a child process is handed only those it needs: on
 the environment. Whoever opens a file asks here by its path; a home whose key is not here is refused, never written
 in the clear. Knows neither passphrases nor formats.
 
-What must lie in a readable file for moments (an adapter that llama.cpp opens, an upload, an export being packed) lies
-in a folder in memory, which goes with the vault.
+What must lie in a readable file for moments (an adapter that llama.cpp opens, an upload, a race) lies in a folder in
+memory, which goes with the vault.
 """
 
 from __future__ import annotations

@@ -84,8 +84,9 @@ def test_a_change_takes_effect_at_once_or_says_what_it_waits_for(sessions):
     shown = page.does("od-set-cache-capacity", "50")
     assert "<b>50</b><small>n-grams" in shown["od-cache"]
     assert page.does("od-set-cache-unit", "MB")["od-set-cache-capacity"] == "1"
-    page.does("od-set-model-n_ctx", "2,048")
-    assert "load the model again" in page.said
+    for name, value in [("cache-enabled", False), ("cache-enabled", True), ("model-n_ctx", "2,048")]:
+        page.does(f"od-set-{name}", value)
+        assert "load the model again" in page.said
     page.does("od-reload")
     assert page.said.startswith("Loaded again.")
     kept = f"{session.settings.sampling.temperature:g}"

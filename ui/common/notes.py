@@ -1,4 +1,4 @@
-"""One line of good or bad news, as HTML that screen readers announce."""
+"""Small parts of all pages as HTML: good or bad news, which screen readers announce, words explained, tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The drift lab: schedule a change of task or model, watch acceptance fall and recover. The runner does the work."""
+"""The drift lab: schedule a change of task or model, watch acceptance fall and recover. `drift_lab` has it done."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The file that names programs whose functions a model may call: MCP servers, in the form other programs use.
 
 `mcp/PROFILE.json` in the data home. Its owner writes it by hand and this program never does: what it names is run with
-its owner's rights. Therefore it lies outside the profiles, whose folders are imported, exported and sealed, and is used
-only if nobody else can write it. Starts nothing.
+its owner's rights. Therefore it lies outside the profiles, whose folders are copied and sealed, and is used only if
+nobody else can write it. Starts nothing.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ def _wanted(archive: zipfile.ZipFile) -> list[zipfile.ZipInfo]:
 
 
 # The child that reads another program's export, so that a file made to fill the memory fills only its own. Run by
-# `bounded_child` and asked {"path": ...}. Says a line of JSON for each conversation, as the store takes it; at the end
+# `run_bounded` and asked {"path": ...}. Says a line of JSON for each conversation, as the store takes it; at the end
 # {"source": the program's name or null, "skipped": how many held nothing}, or {"refused": a sentence}.
 
 

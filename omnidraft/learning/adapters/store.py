@@ -50,7 +50,7 @@ from omnidraft.storage.files import erase, pack_arrays, read_arrays, read_as, re
 # nothing). One file, replaced whole. It knows nothing of torch, nor of how a candidate is judged.
 
 
-FILE = ".candidate.npz"  # the dot keeps it out of exported profiles
+FILE = ".candidate.npz"
 _ABOUT = "about"
 
 

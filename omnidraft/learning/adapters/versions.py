@@ -204,7 +204,7 @@ def damaged(store: Path) -> list[Path]:
 
 
 def set_aside(version: Path) -> bool:
-    """Give a damaged version's folder a name under which it is none, in files and exports; False if that fails."""
+    """Give a damaged version's folder a name under which it is none; False if that fails."""
     try:
         os.rename(version, version.with_name(DAMAGED + version.name))
     except OSError:

@@ -1,8 +1,7 @@
 """The format of a chat template's text, found out once for each from its own renderings.
 
 What stands in renderings of known messages (`probe`) before, between and behind thoughts, content and calls is what the
-model writes there too. What no rendering shows
-comes from `chat_format`. A template is not trusted: what it writes too
+model writes there too. What no rendering shows comes from `chat_format`. A template is not trusted: what it writes too
 slowly or at too great a length tells nothing.
 """
 

@@ -1,4 +1,4 @@
-"""A used encrypted home: conversations, an update, n-grams, an export; then all its bytes are searched."""
+"""A used encrypted home: conversations, an update, n-grams; then all its bytes are searched."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 // A line is 64 bytes: four codes of each of 16 weight rows. `step` adds, for every row, the products of its four codes
 // with four activations. Where an instruction set sums pairs in 16 bits (AVX2), a `partial` holds as many lines as fit
 // (`lines_in_a_partial`) before `end` widens it. All of it is exact in integers, so no set of instructions and no width
-// of a pass changes an integer; floats are added in one order by products.cpp.
+// of a pass changes an integer; floats are added in one order by tiles.h.
 #pragma once
 #include <cstdint>
 #include <cstring>
