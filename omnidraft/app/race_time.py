@@ -21,18 +21,7 @@ _WINDOWS, _READ, _TAUGHT = 8, 768, 7 / 8
 # its libraries, the drafter, judging.
 _STEP_OF_A_PARAMETER, _BESIDES = 0.65 / 22.4e6, 10.0
 
-
-@dataclass(frozen=True, slots=True)
-class Needed:
-    """Seconds of each phase still to come."""
-
-    answers: float = 0.0
-    training: float = 0.0
-    racing: float = 0.0
-
-    @property
-    def total(self) -> float:
-        return self.answers + self.training + self.racing
+Needed = dict[str, float]  # seconds of answers, training and racing that are still to come
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +31,10 @@ class Offer:
     prompts: int
     given: int
     needed: Needed
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.needed.values())
 
 
 @dataclass(slots=True)
@@ -68,15 +61,16 @@ class Times:
         return _BESIDES + self.step * max(MORE_STEPS, PASSES_ASKED * math.ceil(windows / at_once))
 
     def lesson(self, prompts: int, given: int, raced: int) -> Offer:
-        needed = Needed(self.answering(max(0, prompts - given)), self.training(prompts), self.racing(raced))
+        answers = self.answering(max(0, prompts - given))
+        needed = {"answers": answers, "training": self.training(prompts), "racing": self.racing(raced)}
         return Offer(prompts, min(given, prompts), needed)
 
     def offers(self, most: int, given: int, raced: int) -> list[Offer]:
         """The lesson that is over in about ten minutes, and the whole one of `most` prompts if that is longer."""
         sizes = range(min(FEWEST, most), most, _EVERY)
-        short = [one for n in sizes if (one := self.lesson(n, given, raced)).needed.total <= SHORT]
+        short = [one for n in sizes if (one := self.lesson(n, given, raced)).seconds <= SHORT]
         whole = self.lesson(most, given, raced)
-        if whole.needed.total <= SHORT or not sizes:
+        if whole.seconds <= SHORT or not sizes:
             return [whole]
         return [short[-1] if short else self.lesson(sizes[0], given, raced), whole]
 

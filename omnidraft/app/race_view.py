@@ -53,24 +53,21 @@ class RacePlan:
         return self.drafter == other.drafter and self.named_lesson == other.named_lesson
 
 
-@dataclass(slots=True)
-class LaneView:
-    """What a lane shows: the answer being written, or the last one."""
-
-    text: str = ""
-    live: Live = field(default_factory=Live)
-    writing: bool = False
+def silent() -> dict[Lane, Live]:
+    """Both lanes, before an answer begins in one."""
+    return {lane: Live(phase="done") for lane in LANES}
 
 
 @dataclass(slots=True)
 class RaceView:
     """What a page shows of a race. phase: loading, racing, teaching, training, raced, taught, stopped,
-    failed. done, of: prompts, answers or steps of the phase. before, after: the scores, that of the race under way
-    growing. given: answers to the lesson that are stored; lesson: prompts of the one that is, or was, taught; taught:
-    what came of it; aside: whether it stands still for somebody else."""
+    failed. lanes: in each the answer being written, or the last one. done, of: prompts, answers or steps of the phase.
+    before, after: the scores, that of the race under way growing. given: answers to the lesson that are stored; lesson:
+    prompts of the one that is, or was, taught; taught: what came of it; aside: whether it stands still for somebody
+    else."""
 
     phase: str = "loading"
-    lanes: dict[Lane, LaneView] = field(default_factory=lambda: {lane: LaneView() for lane in LANES})
+    lanes: dict[Lane, Live] = field(default_factory=silent)
     prompt: str = ""
     number: int = 0
     turns: list[Turn[Lane]] = field(default_factory=list)
@@ -83,7 +80,6 @@ class RaceView:
     taught: Update | None = None
     aside: bool = False
     error: str = ""
-    version: str = ""
 
     @property
     def share(self) -> float:

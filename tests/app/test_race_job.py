@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+import weakref
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -80,7 +81,7 @@ def test_a_race_a_lesson_and_a_race_leave_nothing_in_the_profile(session, plan):
     view = over(session)
     assert view.phase == "raced", view.error
     assert view.before.answers == view.before.same == 2
-    assert all(lane.text and not lane.writing for lane in view.lanes.values())
+    assert all(lane.text and lane.phase == "done" for lane in view.lanes.values())
     folder = Path(session.race._folder.path)
     job = session.races.teach(16)
     until(lambda: job.view.phase == "training" and job.view.done, seconds=PATIENCE)
@@ -195,3 +196,12 @@ def test_what_takes_long_says_what_it_does_and_how_long_it_will(session, plan):
     assert "The Drift lab teaches the drafter: answer" in told().reason
     assert re.search(r"to go", race(job))
     job.stop()
+
+
+def test_a_race_that_is_over_holds_no_vocabulary(session, plan):
+    job = session.races.begin(plan)
+    until(lambda: job.view.lanes["plain"].text)
+    held = weakref.ref(job._assistant.loaded.pair)
+    assert over(session).phase == "raced"
+    assert held() is None
+    assert race(job)
