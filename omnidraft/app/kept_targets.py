@@ -56,26 +56,29 @@ class KeptTargets:
         if self._beside is not None and self._beside[0] == opened:
             (_, engine), self._beside = self._beside, None
             return engine
-        self._close()
+        self.make_room()
         return None
 
     def put(self, opened: Opened, engine: Engine, instead: Opened) -> None:
         """Another one, opened as `instead`, took its place. It stays if as much as it takes is free beside it, unless
         that is the same model."""
-        self._close()
+        self.make_room()
         memory = engine.memory
         engine.pair_drafter(None, None, None)
         engine.memory = memory
         self._beside, free = (opened, engine), available_bytes()
         here = isinstance(engine.target.model, LlamaTarget) and not engine.target.model.on_card
         if not here or opened.files[0] == instead.files[0] or free is None or free < self.beside:
-            self._close()
+            self.make_room()
 
     def make_room(self) -> bool:
         """Whether a target was kept, which is closed now."""
-        kept = self._beside is not None
-        self._close()
-        return kept
+        if self._beside is None:
+            return False
+        (opened, engine), self._beside = self._beside, None
+        self._keep_read(opened, engine.target)
+        engine.target.model.close()
+        return True
 
     def put_back(self, opened: Opened, target: PromptedModel) -> None:
         """`target` was opened anew from this, and has read nothing yet; what it had read is kept no longer."""
@@ -85,14 +88,8 @@ class KeptTargets:
 
     def forget(self) -> None:
         """Hold nothing, not even of what was read."""
-        self._close()
+        self.make_room()
         self._reads.clear()
-
-    def _close(self) -> None:
-        if self._beside is not None:
-            (opened, engine), self._beside = self._beside, None
-            self._keep_read(opened, engine.target)
-            engine.target.model.close()
 
     def _keep_read(self, opened: Opened, target: PromptedModel) -> None:
         """`target` is about to be closed. The oldest goes where memory is short."""
