@@ -65,10 +65,6 @@ class RemoteModel:
     def size(self) -> int:
         return sum(file.size for file in self.fetched)
 
-    @classmethod
-    def of(cls, file: RemoteFile) -> RemoteModel:
-        return cls(file.repo, file.name, (file,))
-
 
 def list_models(repo: str) -> list[RemoteModel]:
     """What a public repository offers, smallest first. HubError in one sentence."""
@@ -314,7 +310,6 @@ class Found:
     repo: str
     downloads: int
     parameters: int = 0
-    architecture: str = ""
 
     def label(self) -> str:
         size = f"{short(self.parameters)} · " if self.parameters else ""
@@ -348,7 +343,4 @@ def search(words: str, room: Room) -> tuple[list[Found], int]:
 
 
 def _found(told: dict[str, Any]) -> Found:
-    gguf = told.get("gguf") or {}
-    return Found(
-        told["id"], int(told.get("downloads") or 0), int(gguf.get("total") or 0), str(gguf.get("architecture") or "")
-    )
+    return Found(told["id"], int(told.get("downloads") or 0), int((told.get("gguf") or {}).get("total") or 0))

@@ -67,6 +67,10 @@ def is_bundled(path: Path) -> bool:
     return real(path).is_relative_to(real(BUNDLED_MODELS))
 
 
+def is_toy(path: Path | None) -> bool:
+    return path is not None and path.name.startswith("tiny-") and is_bundled(path)
+
+
 def projector_of(model: ModelInfo, projectors: Sequence[str] = ()) -> Path | None:
     """What a model would see pictures through; see `projector_for`."""
     return projector_for(model.path, projectors) if model.kind == "model" and model.path.is_file() else None
@@ -161,8 +165,7 @@ def choose_drafter(
     name = given or settings.drafter
     if name is not None:
         return _resolve(name, home, settings)
-    toy = target is not None and real(target).is_relative_to(real(BUNDLED_MODELS))
-    wanted = TOY_DRAFTER if toy and target is not None and target.name != DEFAULT.file else BUNDLED_DRAFTER
+    wanted = TOY_DRAFTER if is_toy(target) else BUNDLED_DRAFTER
     found = {m.name: m.path for m in find_models([BUNDLED_MODELS])}
     return found.get(wanted, found.get(TOY_DRAFTER))
 

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from omnidraft.app import models_list
-from omnidraft.app.models_list import is_bundled, is_bundled_drafter, same_file
+from omnidraft.app.models_list import is_bundled_drafter, is_toy, same_file
 from omnidraft.app.room import needs
 from omnidraft.app.speeds import SpeedStore, read_bytes
 from omnidraft.backends.gguf.file import ModelInfo
@@ -78,15 +78,11 @@ def is_candidate(model: ModelInfo, target: ModelInfo) -> bool:
     toys know their own small world, and draft for nobody else."""
     if model.kind != "model" or model.path.is_dir() or same_file(model.path, target.path):
         return False
-    if is_toy(model) and not (is_toy(target) and is_bundled_drafter(model)):
+    if is_toy(model.path) and not (is_toy(target.path) and is_bundled_drafter(model)):
         return False
     if kv_cache_bytes(model, 1, "f16") is None:
         return False
     return pass_bytes(model) <= SMALLER * read_bytes(target)
-
-
-def is_toy(model: ModelInfo) -> bool:
-    return is_bundled(model.path) and model.name.startswith("tiny-")
 
 
 def at_hand(
@@ -198,9 +194,8 @@ def _sound(session: Session) -> Pace | None:
 
 def pace_of(session: Session, target: Path) -> Pace | None:
     """What passes of a target take: as measured now if it is the one that is loaded, else as it was measured before."""
-    if same_file(session.loaded, target):
-        return _sound(session) or _store(session).target(target, session.model_settings)
-    return _store(session).target(target, session.model_settings) if target.exists() else None
+    now = _sound(session) if same_file(session.loaded, target) else None
+    return now or _store(session).target(target, session.model_settings)
 
 
 def _store(session: Session) -> SpeedStore:

@@ -50,9 +50,9 @@ def plan(session, models):
 
 
 def over(session: Session) -> RaceView:
-    session.race.join(PATIENCE)
+    session.races.latest.join(PATIENCE)
     assert not session.races.running
-    return session.race.view
+    return session.races.latest.view
 
 
 def files(folder: Path) -> set[Path]:
@@ -82,7 +82,7 @@ def test_a_race_a_lesson_and_a_race_leave_nothing_in_the_profile(session, plan):
     assert view.phase == "raced", view.error
     assert view.before.answers == view.before.same == 2
     assert all(lane.text and lane.phase == "done" for lane in view.lanes.values())
-    folder = Path(session.race._folder.path)
+    folder = Path(session.races.latest._folder.path)
     job = session.races.teach(16)
     until(lambda: job.view.phase == "training" and job.view.done, seconds=PATIENCE)
     step = job.view.done
@@ -100,7 +100,7 @@ def test_a_race_a_lesson_and_a_race_leave_nothing_in_the_profile(session, plan):
     assert session.assistant.learned.history() == []
     with pytest.raises(ModelError):
         session.races.teach(16)
-    session.race.close()
+    session.races.latest.close()
     assert not folder.exists()
     assert files(session.assistant.home.root) == before
     conversing.ask(session, session.shown.chat().id, "Hello")  # the profile's models come back by themselves
@@ -125,8 +125,8 @@ def test_what_passes_took_in_a_race_is_known_to_the_next_start(session, plan, mo
 
 def test_a_stopped_race_keeps_what_was_scored_and_lets_answers_through(session, plan):
     session.races.begin(replace(plan, raced=topic_prompts("code", 40), most_tokens=400))
-    until(lambda: session.race.view.before is not None)
-    session.race.stop()
+    until(lambda: session.races.latest.view.before is not None)
+    session.races.latest.stop()
     view = over(session)
     assert view.phase == "stopped"
     assert 1 <= view.before.answers < 40

@@ -5,8 +5,7 @@ from __future__ import annotations
 import gradio as gr
 
 from omnidraft.app import models_list
-from omnidraft.app.models_list import choose_target
-from omnidraft.app.outlook import is_toy
+from omnidraft.app.models_list import choose_target, is_toy
 from omnidraft.app.session import Session
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.drift import BUNDLED, MIXED, Plan, Schedule, Segment
@@ -55,7 +54,7 @@ def schedules(session: Session) -> dict[str, tuple[str, Schedule]]:
     somebody brought, the smallest first, another task for it, and the toys; by the names of their files, as those of
     two formats are alike."""
     toys = {name: (text, BUNDLED[name]) for name, text in TOYS.items()}
-    models = [m for m in models_list.targets(session.assistant) if m.chat_template and not is_toy(m)]
+    models = [m for m in models_list.targets(session.assistant) if m.chat_template and not is_toy(m.path)]
     using = session.target_or_none()
     models.sort(key=lambda m: (using is None or real(m.path) != real(using), m.file_size))
     if not models:

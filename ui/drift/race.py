@@ -108,7 +108,7 @@ def price(session: Session, model: str | None) -> str:
     found = listed(session, model) if model else None
     if found is None:
         return ""
-    pace, job = pace_of(session, found.path), session.race
+    pace, job = pace_of(session, found.path), session.races.latest
     if pace is None and job is not None and job.times.pairs and same_file(job.plan.target, found.path):
         return ""  # it was measured beside other programs, which is not kept
     if pace is None:
@@ -144,7 +144,7 @@ def parted(prompts: list[Prompt]) -> tuple[list[Prompt], list[Prompt]]:
 
 def look(parts: Parts, session: Session) -> dict:
     """How the race stands."""
-    job, racing = session.race, session.races.running
+    job, racing = session.races.latest, session.races.running
     offers = job.offers if job is not None and job.can_teach else []
     return {
         parts.shown: race(job),
@@ -174,7 +174,7 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         models = models_list.targets(session.assistant)
         chosen = models_list.chosen(models, session.target_or_none())
         told = ""
-        if GO in (request.query_params or {}) and session.race is None:
+        if GO in (request.query_params or {}) and session.races.latest is None:
             told = refusal_of(lambda: start(session, chosen, DEFAULT_TOPIC, "", False, False))
         choices = gr.Dropdown(choices=models_list.choices(models_list.real_first(models)), value=chosen)
         return {**looks(session), parts.said: told, parts.model: choices, parts.price: price(session, chosen)}
@@ -186,13 +186,13 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         return {**looks(session), **({} if session.races.running else priced(session, chosen))}
 
     def teach(which: int, session: Session) -> str:
-        offers = session.race.offers if session.race is not None else []
+        offers = job.offers if (job := session.races.latest) is not None else []
         session.races.teach(offers[which].prompts if which < len(offers) else 0)
         return ""
 
     def stop(session: Session) -> dict:
-        if session.race is not None:
-            session.race.stop()
+        if (job := session.races.latest) is not None:
+            job.stop()
         return looks(session)
 
     page.load(arrive, None, [parts.said, *parts.outputs, parts.model, parts.price], **PRIVATE)
