@@ -12,8 +12,7 @@ import gradio as gr
 from omnidraft.app import models_list
 from omnidraft.app.models_list import same_file
 from omnidraft.app.outlook import gain, pace_of
-from omnidraft.app.race_time import Offer
-from omnidraft.app.race_view import MOST_TOKENS, RacePlan
+from omnidraft.app.race_view import FEWEST, MOST_TOKENS, Offer, RacePlan
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.gguf.file import ModelInfo
@@ -29,7 +28,6 @@ OWN = "own"
 GO = "race"  # the page's query says so where a race shall begin at once
 EVERY = 0.4  # seconds between looks
 RACED, LESSON = 8, 256
-FEWEST = 12  # prompts of one's own that are worth a lesson
 DEFAULT_TOPIC = "math"
 FIVE, RIGHT = 5, 0.6  # tokens of a pass; of the guesses, which is more than small drafters were seen to be
 

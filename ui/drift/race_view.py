@@ -7,8 +7,7 @@ from html import escape
 
 from omnidraft.app.live import Live
 from omnidraft.app.race_job import RaceJob
-from omnidraft.app.race_time import Needed, Offer
-from omnidraft.app.race_view import UNDER_WAY, RaceView
+from omnidraft.app.race_view import UNDER_WAY, Needed, Offer, RaceView
 from omnidraft.format import count, counted, percent, rate
 from omnidraft.lab.race import Score
 from ui.common.notes import tip
