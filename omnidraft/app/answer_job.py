@@ -42,8 +42,8 @@ class AnswerJob(Job):
     """One answer: `run` writes it. `text` is all of it so far; `error` is a sentence if it
     failed.
 
-    message: the stored one that it fills, with what was said and called before, of which `pieces` (text, origin) were
-    shown. tools: what the model may call; None: nothing.
+    message: the stored one that it fills, with what was said and called before. tools: what the model may call; None:
+    nothing.
     """
 
     def __init__(
@@ -52,7 +52,6 @@ class AnswerJob(Job):
         request: AnswerRequest,
         *,
         message: Message | None = None,
-        pieces: Sequence[tuple[str, str]] = (),
         tools: ToolUse | None = None,
         listener: Listener | None = None,
     ) -> None:
@@ -62,7 +61,7 @@ class AnswerJob(Job):
         self.message = message.id if message is not None else None
         self.begun = message.content if message is not None else ""
         self.steps = message.steps if message is not None else []
-        self.live = Live(pieces=list(pieces))
+        self.live = Live(pieces=message.pieces if message is not None else [])
         self.started = time.time()
         self._assistant, self._tools = assistant, tools
         self._listener = listener or Listener()

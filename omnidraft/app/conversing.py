@@ -23,7 +23,7 @@ from omnidraft.app.tool_use import UNSUPPORTED, ToolUse, decided
 from omnidraft.app.waiting import Place
 from omnidraft.backends.pictures import Picture
 from omnidraft.chats import Conversation, Message, PictureFile, TextFile, files_meta
-from omnidraft.chats.records import messages_with_steps, open_call, steps_meta
+from omnidraft.chats.records import last_step, messages_with_steps, open_call, steps_meta
 from omnidraft.chats.search import CLOSE, OPEN, said
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import Damaged, ModelError, OmniDraftError, StorageError
@@ -244,14 +244,13 @@ def _job(
     messages = messages_of(settings, path, seen_pictures(session, path))
     own = session.assistant.need_engine().target.template
     use = _tool_use(session, settings, AnswerRequest(messages, sampling).told(own), messages, path, keeper, granted)
-    begun = messages_with_steps(keeper.before, keeper.message.steps, keeper.message.own_ids)
+    said, steps = keeper.message.content, keeper.message.steps
+    begun = messages_with_steps(said[: last_step(steps)], steps, keeper.message.own_ids)
     request = AnswerRequest(
         [*messages, *begun], sampling, draft_of(session, settings), continued=keeper.continued, source=settings.id,
         capture=session.assistant.capture,
     )  # fmt: skip
-    job = AnswerJob(
-        session.assistant, request, message=keeper.message, pieces=keeper.pieces, tools=use, listener=keeper
-    )
+    job = AnswerJob(session.assistant, request, message=keeper.message, tools=use, listener=keeper)
     if settings.tools is not None and (use is None or not use.offers):
         job.live.notices.append(UNSUPPORTED.format(session.assistant.target_name))
     if own.note and not any(m.role == "assistant" for m in path):

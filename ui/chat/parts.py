@@ -12,7 +12,7 @@ from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.catalog import DEFAULT, KNOWN, Known
 from omnidraft.app.conversing import answering
-from omnidraft.app.kept_answer import shown_pieces, stored_plain
+from omnidraft.app.kept_answer import stored_plain
 from omnidraft.app.live import Live
 from omnidraft.app.models_list import is_toy
 from omnidraft.app.outlook import promise
@@ -61,7 +61,7 @@ def gain_of(session: Session) -> Gain | None:
 def pieces_of(path: list[Message]) -> list[tuple[str, str]]:
     """(text, origin) of the last answer's tokens."""
     answer = next((m for m in reversed(path) if m.role == "assistant"), None)
-    return shown_pieces(answer) if answer else []
+    return answer.pieces if answer else []
 
 
 def gauge(session: Session, path: list[Message]) -> str:
