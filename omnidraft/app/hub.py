@@ -113,7 +113,7 @@ def named(offered: list[RemoteModel], repo: str, file: str) -> RemoteModel:
 def _gguf(files: list[RemoteFile], licence: str) -> list[RemoteModel]:
     """One entry per GGUF file; the parts of a split one together, each with the projector if there is one."""
     found: dict[str, list[RemoteFile]] = {}
-    projectors = [file for file in files if is_projector(file) and file.name.lower().endswith(".gguf")]
+    projectors = [f for f in files if re.search(r"mmproj[^/]*\.gguf$", f.name, re.IGNORECASE)]
     # F16 is what most are made in; of the others the smallest says the same.
     projector = min(
         projectors, key=lambda file: (not re.search(r"\bf16\b", file.name.lower()), file.size), default=None
@@ -131,10 +131,6 @@ def _gguf(files: list[RemoteFile], licence: str) -> list[RemoteModel]:
         )
         for name, parts in found.items()
     ]
-
-
-def is_projector(file: RemoteFile) -> bool:
-    return "mmproj" in file.name.rpartition("/")[2].lower()
 
 
 def unreachable(error: Exception, done: int = 0) -> HubError:

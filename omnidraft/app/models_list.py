@@ -54,11 +54,6 @@ def targets(assistant: Assistant) -> list[ModelInfo]:
     return [m for m in scan(assistant) if m.kind == "model" and not is_bundled_drafter(m)]
 
 
-def real_first(models: Sequence[ModelInfo]) -> list[ModelInfo]:
-    """Those that somebody brought before the bundled toys."""
-    return sorted(models, key=lambda model: is_bundled(model.path))
-
-
 def is_bundled_drafter(model: ModelInfo) -> bool:
     return model.name in (BUNDLED_DRAFTER, TOY_DRAFTER) and real(model.path.parent) == real(BUNDLED_MODELS)
 

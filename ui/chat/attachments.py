@@ -79,7 +79,9 @@ def read(path: Path, pictures: int = 0) -> list[Attached]:
                 return [PictureFile.made(name, file.read(MOST_BYTES + 1))]
         found = path.stat().st_size
         if path.suffix.lower() in documents.SUFFIXES:
-            return _document(path, name, found, pictures)
+            whole = documents.read_document(path, name, pictures)
+            pages = [PictureFile.made(f"{name}, page {number}", data) for number, data in whole.pictures.items()]
+            return [TextFile(name, whole.text, whole.missing, found), *pages]
         if found > MAX_BYTES:
             raise Unreadable(f"{name} is {size(found)}; a text file of up to {size(MAX_BYTES)} can be attached.")
         data = path.read_bytes()
@@ -89,12 +91,6 @@ def read(path: Path, pictures: int = 0) -> list[Attached]:
     if not text.strip():
         raise Unreadable(f"{name} is empty.")
     return [TextFile(name, text.replace("\r\n", "\n").replace("\r", "\n"), "", found, encoding)]
-
-
-def _document(path: Path, name: str, found: int, pictures: int) -> list[Attached]:
-    whole = documents.read_document(path, name, pictures)
-    pages = [PictureFile.made(f"{name}, page {number}", data) for number, data in whole.pictures.items()]
-    return [TextFile(name, whole.text, whole.missing, found), *pages]
 
 
 def _decoded(data: bytes, name: str) -> tuple[str, str]:

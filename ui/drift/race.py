@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 
 from omnidraft.app import models_list
-from omnidraft.app.models_list import same_file
+from omnidraft.app.models_list import is_bundled, same_file
 from omnidraft.app.outlook import gain, pace_of
 from omnidraft.app.race_view import FEWEST, MOST_TOKENS, Offer, RacePlan
 from omnidraft.app.session import Session
@@ -174,7 +174,8 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         told = ""
         if GO in (request.query_params or {}) and session.races.latest is None:
             told = refusal_of(lambda: start(session, chosen, DEFAULT_TOPIC, "", False, False))
-        choices = gr.Dropdown(choices=models_list.choices(models_list.real_first(models)), value=chosen)
+        models.sort(key=lambda model: is_bundled(model.path))  # those that somebody brought before the toys
+        choices = gr.Dropdown(choices=models_list.choices(models), value=chosen)
         return {**looks(session), parts.said: told, parts.model: choices, parts.price: price(session, chosen)}
 
     def priced(session: Session, chosen: str | None) -> dict:
