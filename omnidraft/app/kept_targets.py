@@ -4,9 +4,7 @@ room, and of those before what they had read. Only in this process's memory; kno
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from omnidraft.app.room import needs
 from omnidraft.backends.llama.model import LlamaTarget
@@ -14,7 +12,6 @@ from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.engine import Engine
 from omnidraft.prompting.prompted_model import PromptedModel
 from omnidraft.settings.config import ModelSettings
-from omnidraft.storage.files import mark
 
 _SHARE = 8  # of the free memory one part is used for what was read: loading the next model needs the rest
 
@@ -26,10 +23,6 @@ class Opened:
     files: tuple[str, ...]
     settings: ModelSettings
     must_see: bool
-
-    @classmethod
-    def now(cls, files: Sequence[Path], settings: ModelSettings, *, must_see: bool) -> Opened:
-        return cls(tuple(mark(file) if file.exists() else "" for file in files), settings, must_see)
 
 
 class KeptTargets:

@@ -39,7 +39,7 @@ from omnidraft.processes.progress import settle, watched
 from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.settings.config import CacheSettings, ModelSettings, named_file
 from omnidraft.storage.database import derived
-from omnidraft.storage.files import real
+from omnidraft.storage.files import mark, real
 from omnidraft.storage.paths import ProfilePaths
 from omnidraft.storage.trial import TRIALS
 from omnidraft.vocab import PairMap, Translator, Vocabulary
@@ -71,7 +71,8 @@ class LoadRequest:
         template = named_file(self.templates, self.target.name)
         sees = self.projector or (None if self.target.is_dir() else projector_for(self.target, self.projectors))
         files = [self.target, *([Path(template)] if template else []), *([sees] if sees else [])]
-        return Opened.now(files, self.model, must_see=self.projector is not None)
+        marks = tuple(mark(file) if file.exists() else "" for file in files)
+        return Opened(marks, self.model, must_see=self.projector is not None)
 
     def template(self, info: ModelInfo, vocabulary: Vocabulary) -> ChatTemplate:
         """A model's chat template: its own, or what its owner named instead."""
