@@ -145,17 +145,6 @@ def unreachable(error: Exception, done: int = 0) -> HubError:
     return HubError(f"The Hub cannot be reached; check the network connection.{kept}")
 
 
-def request_of(file: RemoteFile, done: int) -> tuple[str, dict[str, Any]]:
-    """(address, headers) that ask for `file` from byte `done` on."""
-    from huggingface_hub import hf_hub_url
-    from huggingface_hub.utils import build_hf_headers
-
-    headers: dict[str, Any] = {**build_hf_headers(token=False), "Accept-Encoding": "identity"}
-    if done:
-        headers["Range"] = f"bytes={done}-"
-    return hf_hub_url(file.repo, file.name), headers
-
-
 class Download:
     """One model on its way. state: running, cancelled, failed, done. What has come is kept for a resume."""
 
@@ -231,12 +220,16 @@ class Download:
 
     def _fetch(self, file: RemoteFile) -> None:
         """Append what is missing to the file's part."""
-        from huggingface_hub.utils import get_session
+        from huggingface_hub import hf_hub_url
+        from huggingface_hub.utils import build_hf_headers, get_session
 
         held = self._held(file)
         if file.size and held >= file.size:
             return
-        url, headers = request_of(file, held)
+        url = hf_hub_url(file.repo, file.name)
+        headers = {**build_hf_headers(token=False), "Accept-Encoding": "identity"}
+        if held:
+            headers["Range"] = f"bytes={held}-"
         with get_session().stream("GET", url, headers=headers, follow_redirects=True) as response:
             response.raise_for_status()
             continues = held and response.status_code == 206

@@ -55,11 +55,6 @@ class Outlook:
         return self.gain > PAYS
 
 
-def chance(parameters: int) -> float:
-    """That a guess of an untried drafter stands."""
-    return MORE if parameters >= WHOLE else HALF
-
-
 def gain(passes: PassTimes, step: float, stands: float) -> float:
     """Over plain decoding, with the number of guesses a round that pays best, at least one; step: seconds of a draft
     step over those of a plain pass. Theorem 3.8 of Leviathan et al. 2023 (arXiv 2211.17192), with passes that cost more
@@ -104,7 +99,7 @@ def _outlook(
 ) -> Outlook:  # fmt: skip
     tried = store.pair(target.path, model.path, settings)
     seen = _seen(tried)
-    stands = chance(model.parameters) if seen is None else seen
+    stands = seen if seen is not None else MORE if model.parameters >= WHOLE else HALF
     step = pass_bytes(model) / read_bytes(target)
     if tried is not None:
         step = _step(tried)
