@@ -89,24 +89,20 @@ def at_hand(
     pace = pace or store.target(target.path, settings)
     own = 1 / pace.least_seconds if pace is not None else None
     passes = pace.passes if pace is not None else PassTimes({1: 1.0})
-    found = [_outlook(model, target, settings, store, passes, own) for model in models if is_candidate(model, target)]
+    found = []
+    for model in models:
+        if not is_candidate(model, target):
+            continue
+        tried, step = store.pair(target.path, model.path, settings), pass_bytes(model) / read_bytes(target)
+        seen = _seen(tried)
+        if tried is not None:
+            step = _step(tried)
+        elif own is not None and (alone := store.plain(settings, [model.path])):
+            step = own / alone[model.path]
+        brings = gain(passes, step, seen if seen is not None else MORE if model.parameters >= WHOLE else HALF)
+        speed = own * brings if own is not None else None
+        found.append(Outlook(model, brings, speed, needs(model, settings), seen is not None))
     return sorted(found, key=lambda one: -one.gain)
-
-
-def _outlook(
-    model: ModelInfo, target: ModelInfo, settings: ModelSettings, store: SpeedStore, passes: PassTimes,
-    own: float | None,
-) -> Outlook:  # fmt: skip
-    tried = store.pair(target.path, model.path, settings)
-    seen = _seen(tried)
-    stands = seen if seen is not None else MORE if model.parameters >= WHOLE else HALF
-    step = pass_bytes(model) / read_bytes(target)
-    if tried is not None:
-        step = _step(tried)
-    elif own is not None and (alone := store.plain(settings, [model.path])):
-        step = own / alone[model.path]
-    brings = gain(passes, step, stands)
-    return Outlook(model, brings, own * brings if own is not None else None, needs(model, settings), seen is not None)
 
 
 def _seen(tried: Pace | None) -> float | None:
