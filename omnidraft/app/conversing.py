@@ -248,8 +248,8 @@ def _job(
         files = [file for message in path for file in message.files]
         allowed = [*(settings.tools or ()), *([granted] if granted else [])]
         use = ToolUse(session.tools, template, messages, keeper.own_before(), files, allowed, offers)
-    said, steps = keeper.message.content, keeper.message.steps
-    begun = messages_with_steps(said[: last_step(steps)], steps, keeper.message.own_ids)
+    text, steps = keeper.message.content, keeper.message.steps
+    begun = messages_with_steps(text[: last_step(steps)], steps, keeper.message.own_ids)
     request = AnswerRequest(
         [*messages, *begun], sampling, draft_of(session, settings), continued=keeper.continued, source=settings.id,
         capture=session.assistant.capture,
