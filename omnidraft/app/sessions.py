@@ -112,9 +112,10 @@ PROFILE_COOKIE = "omnidraft_profile"  # which profile a browser picked
 
 def session_of_request(sessions: Sessions, request: Request) -> Session:
     """The session of the profile that a browser picked, if there is such a one; else that of the default."""
-    picked: str | None = unquote(request.cookies.get(PROFILE_COOKIE, ""))
+    picked = unquote(request.cookies.get(PROFILE_COOKIE, ""))
     try:
-        existing(sessions.home, picked or "")
+        if picked:
+            existing(sessions.home, picked)
     except OmniDraftError:
-        picked = None
+        picked = ""
     return sessions.get(picked)
