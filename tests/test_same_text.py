@@ -211,8 +211,8 @@ def test_a_hundred_answers_of_a_race(session: Session, models: Path):
         real_model(SMOL), models / "smol-drafter-q8_0.gguf", session.settings, prompts, copies=True, most_tokens=64
     )
     session.races.begin(plan)
-    session.race.join()
-    score = session.race.view.before
+    session.races.latest.join()
+    score = session.races.latest.view.before
     print(f"| race | {score.answers} answers, {score.tokens} tokens | {score.answers - score.same} differ |")
     assert score.tokens_per_pass > 1.2, "hardly anything was drafted and accepted"
     assert score.answers == score.same == CASES

@@ -13,6 +13,7 @@ from omnidraft.app.sessions import Sessions, session_of_request
 from omnidraft.errors import SettingsError
 from omnidraft.format import size
 from omnidraft.profiles.folders import create_profile, delete_profile, describe_profile, list_profiles, profile_size
+from omnidraft.storage.paths import ProfilePaths
 from ui.common import notes
 from ui.common.events import Events
 from ui.common.frame import SMALL, page_column
@@ -88,26 +89,20 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
 
 
 def _cards(sessions: Sessions, session: Session) -> str:
-    shown = []
-    for profile in list_profiles(sessions.home):
-        here = profile.name == session.profile
-        quoted = escape(profile.name)
-        buttons = f'<button type="button" data-profile="{quoted}">Use it</button>'
-        if profile.name != sessions.default:
-            buttons += f'<button type="button" data-kind="delete" data-name="{quoted}">Delete</button>'
-        facts = session if here else size(profile_size(profile))
-        shown.append(_card(profile.name, here, facts, "" if here else buttons))
-    return f'{TITLE}<div class="od-cards">{"".join(shown)}</div>'
+    shown = "".join(_card(profile, sessions, session) for profile in list_profiles(sessions.home))
+    return f'{TITLE}<div class="od-cards">{shown}</div>'
 
 
-def _card(name: str, here: bool, about: Session | str, buttons: str) -> str:
-    tag = '<span class="od-tag">in use here</span>' if here else ""
-    body = f"<p>{about}</p>" if isinstance(about, str) else _parts(about)
-    acts = f'<div class="od-card-buttons">{buttons}</div>' if buttons else ""
-    return f'<article class="od-card"><h3>{escape(name)}{tag}</h3>{body}{acts}</article>'
-
-
-def _parts(session: Session) -> str:
-    """Where each part lives and what it takes."""
-    paths = session.assistant.profile
-    return notes.files(describe_profile(paths), paths.root)
+def _card(profile: ProfilePaths, sessions: Sessions, session: Session) -> str:
+    """Of the one in use, where each part lives and what it takes."""
+    name = escape(profile.name)
+    if profile.name == session.profile:
+        tag, about = '<span class="od-tag">in use here</span>', notes.files(describe_profile(profile), profile.root)
+        return f'<article class="od-card"><h3>{name}{tag}</h3>{about}</article>'
+    buttons = f'<button type="button" data-profile="{name}">Use it</button>'
+    if profile.name != sessions.default:
+        buttons += f'<button type="button" data-kind="delete" data-name="{name}">Delete</button>'
+    return (
+        f'<article class="od-card"><h3>{name}</h3><p>{size(profile_size(profile))}</p>'
+        f'<div class="od-card-buttons">{buttons}</div></article>'
+    )

@@ -105,17 +105,13 @@ def build(sessions: Sessions, page: gr.Blocks) -> None:
         capacity = fields.shown(fields.SETTINGS[name], session.settings.cache.capacity)
         return {**held(session), parts.fields[name]: capacity}
 
-    def clear(session: Session) -> str:
-        session.change_cache(lambda ngrams: ngrams.clear())
-        return "The cache was cleared."
-
     def cleared(session: Session) -> dict:
         return {parts.sure: gr.Row(visible=False), **held(session)}
 
     events.on(page.load, lambda session: "", everything, after=shown)
     events.on(parts.reset.click, Session.reset_settings, everything, after=shown)
     events.on(parts.refresh.click, held, [parts.cache])
-    events.on(parts.yes.click, clear, [parts.sure, parts.cache], after=cleared)
+    events.on(parts.yes.click, Session.clear_cache, [parts.sure, parts.cache], after=cleared)
     events.on(parts.reload.click, lambda s: " ".join(["Loaded again.", *s.load(s.target_path())]))
     parts.clear.click(lambda: gr.Row(visible=True), None, [parts.sure], **PRIVATE)
     parts.no.click(lambda: gr.Row(visible=False), None, [parts.sure], **PRIVATE)

@@ -7,8 +7,6 @@ read. Knows no page and no storage: what becomes of an answer its `Listener` hea
 
 from __future__ import annotations
 
-import logging
-import threading
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -18,12 +16,12 @@ from typing import Any
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.live import Live
 from omnidraft.app.tool_use import ToolUse
+from omnidraft.app.waiting import Job
 from omnidraft.chats.records import Message, Step, last_step, open_call
 from omnidraft.decoding.events import Event, Finished, Prefill, Token
 from omnidraft.decoding.request import AnswerRequest
-from omnidraft.errors import Defect, OmniDraftError
+from omnidraft.errors import OmniDraftError
 
-log = logging.getLogger("omnidraft.ui")
 ENDED = ("stop", "stop_string")  # reasons of an answer that came to its end
 
 
@@ -40,12 +38,12 @@ class Listener:
         """Nothing more will come."""
 
 
-class AnswerJob:
+class AnswerJob(Job):
     """One answer: `run` writes it. `text` is all of it so far; `error` is a sentence if it
     failed.
 
-    message: the stored one that it fills, with what was said and called before, of which `pieces` (text, origin) were
-    shown. tools: what the model may call; None: nothing.
+    message: the stored one that it fills, with what was said and called before. tools: what the model may call; None:
+    nothing.
     """
 
     def __init__(
@@ -54,25 +52,22 @@ class AnswerJob:
         request: AnswerRequest,
         *,
         message: Message | None = None,
-        pieces: Sequence[tuple[str, str]] = (),
         tools: ToolUse | None = None,
         listener: Listener | None = None,
     ) -> None:
+        super().__init__(assistant.stop)
         self.request: AnswerRequest = request
         self.chat = request.source
         self.message = message.id if message is not None else None
         self.begun = message.content if message is not None else ""
         self.steps = message.steps if message is not None else []
-        self.live = Live(pieces=list(pieces))
-        self.failure: OmniDraftError | None = None  # why it is not what it should be
+        self.live = Live(pieces=message.pieces if message is not None else [])
         self.started = time.time()
         self._assistant, self._tools = assistant, tools
         self._listener = listener or Listener()
         self._parts: list[str] = [self.begun]
         self._earlier: dict[str, Any] | None = None  # statistics of what was generated before the last calls
-        self._changed = threading.Condition()
         self._version = 0
-        self.stopped = self.over = False
 
     @property
     def error(self) -> str | None:
@@ -89,27 +84,14 @@ class AnswerJob:
         at = text.find(marker, last_step(self.steps)) if marker else -1
         return text if at < 0 else text[:at]
 
-    def stop(self) -> None:
-        """End the answer as soon as possible; what was written stays. Nothing happens to one that is over."""
-        with self._changed:  # over or not must not change meanwhile: the assistant may be at another answer then
-            if not self.over:
-                self.stopped = True
-                self._assistant.stop()
-
     def wait(self, seen: int, timeout: float) -> int:
         """Block until there is more than version `seen`, the job is over or `timeout` seconds passed."""
         with self._changed:
             self._changed.wait_for(lambda: self._version != seen or self.over, timeout)
             return self._version
 
-    def join(self, timeout: float | None = None) -> None:
-        """Block until the job is over, at most `timeout` seconds."""
-        with self._changed:
-            self._changed.wait_for(lambda: self.over, timeout)
-
     def run(self) -> None:
-        """Write the answer, to its end or until it is stopped."""
-        try:
+        with self._at_work():
             request = self._begun()
             while request is not None and not self.stopped:
                 with closing(self._assistant.answer(request)) as events:
@@ -119,13 +101,6 @@ class AnswerJob:
                         if self.stopped and isinstance(event, Prefill):
                             break
                 request = self._behind(request)
-        except OmniDraftError as error:
-            self.failure = error
-        except Exception:
-            # The page must hear that it is over; the traceback belongs in the log.
-            log.exception("the answer ended with a defect")
-            self.failure = Defect()
-        self._end()
 
     def _begun(self) -> AnswerRequest | None:
         """What is to be generated first."""
@@ -176,9 +151,7 @@ class AnswerJob:
             self.failure = self.failure or error
         finally:
             self.live.phase = "done"
-            with self._changed:
-                self.over = True
-                self._changed.notify_all()
+            super()._end()
 
     def _announce(self) -> None:
         with self._changed:

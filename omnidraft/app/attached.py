@@ -50,8 +50,9 @@ def sizes(session: Session, chat: Conversation, text: str, files: Sequence[TextF
     vocabulary = engine.target.model.vocabulary
     tokens = [_count(vocabulary, file.text) for file in files]
     exact = all(len(file.text) <= COUNTED for file in files)
-    found = Sizes(tokens, exact, _room(session, chat, text, files))
-    return replace(found, larger=_larger(session, sum(tokens) - (found.room or 0))) if found.too_long else found
+    room = _left(session, chat, text, [replace(file, text="") for file in files])  # for their texts alone
+    found = Sizes(tokens, exact, room)
+    return replace(found, larger=_larger(session, sum(tokens) - room)) if found.too_long else found
 
 
 def _larger(session: Session, over: int) -> int | None:
@@ -115,11 +116,6 @@ def _left(session: Session, chat: Conversation, text: str, files: Sequence[TextF
     system = [{"role": "system", "content": chat.system}] if chat.system.strip() else []
     messages = [*system, {"role": "user", "content": with_files(text, files)}]
     return session.assistant.need_engine().room(messages, chat.sampling or session.settings.sampling)
-
-
-def _room(session: Session, chat: Conversation, text: str, files: Sequence[TextFile]) -> int:
-    """Tokens left for the files' texts beside everything around them."""
-    return _left(session, chat, text, [replace(file, text="") for file in files])
 
 
 def _count(vocabulary: Vocabulary, text: str) -> int:

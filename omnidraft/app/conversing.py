@@ -23,11 +23,10 @@ from omnidraft.app.tool_use import UNSUPPORTED, ToolUse, decided
 from omnidraft.app.waiting import Place
 from omnidraft.backends.pictures import Picture
 from omnidraft.chats import Conversation, Message, PictureFile, TextFile, files_meta
-from omnidraft.chats.records import messages_with_steps, open_call, steps_meta
+from omnidraft.chats.records import last_step, messages_with_steps, open_call, steps_meta
 from omnidraft.chats.search import CLOSE, OPEN, said
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import Damaged, ModelError, OmniDraftError, StorageError
-from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.settings.config import DraftSettings, SamplingSettings
 
 Answering = Callable[[Message], AnswerJob]  # inside the session's turn: what answers a question, or writes on an answer
@@ -243,33 +242,24 @@ def _job(
 ) -> AnswerJob:  # fmt: skip
     messages = messages_of(settings, path, seen_pictures(session, path))
     own = session.assistant.need_engine().target.template
-    use = _tool_use(session, settings, AnswerRequest(messages, sampling).told(own), messages, path, keeper, granted)
-    begun = messages_with_steps(keeper.before, keeper.message.steps, keeper.message.own_ids)
+    use: ToolUse | None = None
+    template = AnswerRequest(messages, sampling).told(own)
+    if (offers := settings.tools is not None and template.supports_tools) or granted is not None:
+        files = [file for message in path for file in message.files]
+        allowed = [*(settings.tools or ()), *([granted] if granted else [])]
+        use = ToolUse(session.tools, template, messages, keeper.own_before(), files, allowed, offers)
+    text, steps = keeper.message.content, keeper.message.steps
+    begun = messages_with_steps(text[: last_step(steps)], steps, keeper.message.own_ids)
     request = AnswerRequest(
         [*messages, *begun], sampling, draft_of(session, settings), continued=keeper.continued, source=settings.id,
         capture=session.assistant.capture,
     )  # fmt: skip
-    job = AnswerJob(
-        session.assistant, request, message=keeper.message, pieces=keeper.pieces, tools=use, listener=keeper
-    )
-    if settings.tools is not None and (use is None or not use.offers):
+    job = AnswerJob(session.assistant, request, message=keeper.message, tools=use, listener=keeper)
+    if settings.tools is not None and not offers:
         job.live.notices.append(UNSUPPORTED.format(session.assistant.target_name))
     if own.note and not any(m.role == "assistant" for m in path):
         job.live.notices.append(own.note)  # once in a conversation
     return job
-
-
-def _tool_use(
-    session: Session, settings: Conversation, template: ChatTemplate, messages: list[dict[str, Any]],
-    path: list[Message], keeper: KeptAnswer, granted: str | None,
-) -> ToolUse | None:  # fmt: skip
-    """None where the user has not switched tools on, or the template knows none, and no call is to be run."""
-    offers = settings.tools is not None and template.supports_tools
-    if not offers and granted is None:
-        return None
-    files = [file for message in path for file in message.files]
-    allowed = [*(settings.tools or ()), *([granted] if granted else [])]
-    return ToolUse(session.tools, template, messages, keeper.own_before(), files, allowed, offers)
 
 
 def messages_of(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from omnidraft.app.waiting import Job
 from omnidraft.backends.base import Aborted, Embedding, LanguageModel
-from omnidraft.errors import ContextFull, Defect, ModelError, OmniDraftError
+from omnidraft.errors import ContextFull, ModelError
 from omnidraft.vocab import Vocabulary
 
 if TYPE_CHECKING:
@@ -61,44 +60,17 @@ def _ids(text: str | Sequence[int], vocabulary: Vocabulary, n_ctx: int) -> list[
 # Embeddings in turn with answers. Knows no page and stores nothing.
 
 
-log = logging.getLogger("omnidraft.ui")
+class EmbeddingJob(Job):
+    """vectors: a row per text, tokens: what was read, once it is over."""
 
-
-class EmbeddingJob:
-    """vectors: a row per text, tokens: what was read, once it is over; failure: why there is neither."""
+    named = "embedding"
 
     def __init__(self, assistant: Assistant, texts: Sequence[str | Sequence[int]]) -> None:
+        super().__init__(assistant.stop)
         self.vectors: np.ndarray | None = None
         self.tokens = 0
-        self.failure: OmniDraftError | None = None
-        self._stopping = False
-        self._assistant = assistant
-        self._texts = texts
-        self._lock = threading.Lock()
-        self._over = threading.Event()
-
-    @property
-    def over(self) -> bool:
-        return self._over.is_set()
-
-    def stop(self) -> None:
-        """Give up as soon as possible. Nothing happens to one that is over."""
-        with self._lock:  # over or not must not change meanwhile: the assistant may be at an answer then
-            if not self.over:
-                self._stopping = True
-                self._assistant.stop()
-
-    def join(self, timeout: float | None = None) -> None:
-        self._over.wait(timeout)
+        self._assistant, self._texts = assistant, texts
 
     def run(self) -> None:
-        try:
-            self.vectors, self.tokens = self._assistant.embed(self._texts, lambda: self._stopping)
-        except OmniDraftError as error:
-            self.failure = error
-        except Exception:
-            log.exception("embedding ended with a defect")
-            self.failure = Defect()
-        finally:
-            with self._lock:
-                self._over.set()
+        with self._at_work():
+            self.vectors, self.tokens = self._assistant.embed(self._texts, lambda: self.stopped)

@@ -65,10 +65,6 @@ class RemoteModel:
     def size(self) -> int:
         return sum(file.size for file in self.fetched)
 
-    @classmethod
-    def of(cls, file: RemoteFile) -> RemoteModel:
-        return cls(file.repo, file.name, (file,))
-
 
 def list_models(repo: str) -> list[RemoteModel]:
     """What a public repository offers, smallest first. HubError in one sentence."""
@@ -117,7 +113,7 @@ def named(offered: list[RemoteModel], repo: str, file: str) -> RemoteModel:
 def _gguf(files: list[RemoteFile], licence: str) -> list[RemoteModel]:
     """One entry per GGUF file; the parts of a split one together, each with the projector if there is one."""
     found: dict[str, list[RemoteFile]] = {}
-    projectors = [file for file in files if is_projector(file) and file.name.lower().endswith(".gguf")]
+    projectors = [f for f in files if re.search(r"mmproj[^/]*\.gguf$", f.name, re.IGNORECASE)]
     # F16 is what most are made in; of the others the smallest says the same.
     projector = min(
         projectors, key=lambda file: (not re.search(r"\bf16\b", file.name.lower()), file.size), default=None
@@ -137,10 +133,6 @@ def _gguf(files: list[RemoteFile], licence: str) -> list[RemoteModel]:
     ]
 
 
-def is_projector(file: RemoteFile) -> bool:
-    return "mmproj" in file.name.rpartition("/")[2].lower()
-
-
 def unreachable(error: Exception, done: int = 0) -> HubError:
     """What went wrong on the way, in a sentence. done: bytes of a file that had come by then."""
     log.info("hub: %s: %s", type(error).__name__, error)
@@ -151,17 +143,6 @@ def unreachable(error: Exception, done: int = 0) -> HubError:
         return HubError(f"The file cannot be written: {error.strerror}.")
     kept = " What has come so far is kept." if done else ""
     return HubError(f"The Hub cannot be reached; check the network connection.{kept}")
-
-
-def request_of(file: RemoteFile, done: int) -> tuple[str, dict[str, Any]]:
-    """(address, headers) that ask for `file` from byte `done` on."""
-    from huggingface_hub import hf_hub_url
-    from huggingface_hub.utils import build_hf_headers
-
-    headers: dict[str, Any] = {**build_hf_headers(token=False), "Accept-Encoding": "identity"}
-    if done:
-        headers["Range"] = f"bytes={done}-"
-    return hf_hub_url(file.repo, file.name), headers
 
 
 class Download:
@@ -239,12 +220,16 @@ class Download:
 
     def _fetch(self, file: RemoteFile) -> None:
         """Append what is missing to the file's part."""
-        from huggingface_hub.utils import get_session
+        from huggingface_hub import hf_hub_url
+        from huggingface_hub.utils import build_hf_headers, get_session
 
         held = self._held(file)
         if file.size and held >= file.size:
             return
-        url, headers = request_of(file, held)
+        url = hf_hub_url(file.repo, file.name)
+        headers = {**build_hf_headers(token=False), "Accept-Encoding": "identity"}
+        if held:
+            headers["Range"] = f"bytes={held}-"
         with get_session().stream("GET", url, headers=headers, follow_redirects=True) as response:
             response.raise_for_status()
             continues = held and response.status_code == 206
@@ -314,7 +299,6 @@ class Found:
     repo: str
     downloads: int
     parameters: int = 0
-    architecture: str = ""
 
     def label(self) -> str:
         size = f"{short(self.parameters)} · " if self.parameters else ""
@@ -348,7 +332,4 @@ def search(words: str, room: Room) -> tuple[list[Found], int]:
 
 
 def _found(told: dict[str, Any]) -> Found:
-    gguf = told.get("gguf") or {}
-    return Found(
-        told["id"], int(told.get("downloads") or 0), int(gguf.get("total") or 0), str(gguf.get("architecture") or "")
-    )
+    return Found(told["id"], int(told.get("downloads") or 0), int((told.get("gguf") or {}).get("total") or 0))

@@ -15,7 +15,7 @@ from omnidraft.app.answer_job import ENDED, AnswerJob, Listener
 from omnidraft.app.live import PlainSpeed
 from omnidraft.app.session import Session
 from omnidraft.chats import Message
-from omnidraft.chats.records import last_step, steps_meta
+from omnidraft.chats.records import steps_meta
 from omnidraft.decoding.events import Event, Round
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import StorageError
@@ -27,21 +27,13 @@ SAVE_EVERY = 1.0  # seconds
 
 
 class KeptAnswer(Listener):
-    """Stores one answer while it grows and when it is done.
-
-    `continued` is what of it was there before, None for a new one; `pieces` are that part's tokens as they were shown.
-    """
+    """Stores one answer while it grows and when it is done. continued: what of it was there before, None for a new
+    one."""
 
     def __init__(self, session: Session, message: Message, continued: Continued | None = None) -> None:
-        self.session = session
-        steps = message.steps
-        self.before = message.content[: last_step(steps)]  # what was said before the last call
-        self._own = message.own_ids  # in whose vocabulary steps count their ids
-        self._goes_on = continued is not None or bool(steps)
-        self.message = message
-        self.target = session.assistant.target_name
-        self.continued = continued
-        self.pieces = shown_pieces(message)
+        self.session, self.message, self.continued = session, message, continued
+        self._goes_on = continued is not None or bool(message.steps)
+        self._target = session.assistant.target_name
         self._saved = time.monotonic()
 
     @classmethod
@@ -110,7 +102,7 @@ class KeptAnswer(Listener):
             "token_ids": [*(own := self.own_before()).ids, *live.ids],
             "vocabulary": own.vocabulary or None,
             "origins": [origin for _, origin in live.pieces],
-            "target": self.target,
+            "target": self._target,
             "seed": live.seed if live.seed is not None else begun.get("seed"),
             "finish_reason": "failed" if job.error else live.finish_reason,
             "pieces": [text for text, _ in live.pieces],
@@ -130,7 +122,8 @@ class KeptAnswer(Listener):
         if engine is None:
             return Spelled("", ())
         now = _vocabulary(self.session)
-        called = self._own.part(0, steps[-1].ids) if steps else Spelled(now, ())
+        # In the vocabulary of the answer's own ids steps count theirs.
+        called = self.message.own_ids.part(0, steps[-1].ids) if steps else Spelled(now, ())
         same = called.vocabulary == now
         return Spelled(now if same else "", (*called.ids, *engine.written_ids(self.continued)))
 
@@ -160,8 +153,3 @@ def stored_plain(message: Message) -> PlainSpeed | None:
     """The speed an answer would have had plainly, if it is known how well that is known."""
     speed, error = message.meta.get("plain"), message.meta.get("plain_error")
     return PlainSpeed(speed, error) if speed and error is not None else None
-
-
-def shown_pieces(message: Message) -> list[tuple[str, str]]:
-    """(text, origin) of an answer's tokens."""
-    return list(zip(message.meta.get("pieces", []), message.origins, strict=False))

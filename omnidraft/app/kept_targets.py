@@ -4,9 +4,7 @@ room, and of those before what they had read. Only in this process's memory; kno
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from omnidraft.app.room import needs
 from omnidraft.backends.llama.model import LlamaTarget
@@ -14,7 +12,6 @@ from omnidraft.backends.llama.sizes import available_bytes
 from omnidraft.engine import Engine
 from omnidraft.prompting.prompted_model import PromptedModel
 from omnidraft.settings.config import ModelSettings
-from omnidraft.storage.files import mark
 
 _SHARE = 8  # of the free memory one part is used for what was read: loading the next model needs the rest
 
@@ -26,10 +23,6 @@ class Opened:
     files: tuple[str, ...]
     settings: ModelSettings
     must_see: bool
-
-    @classmethod
-    def now(cls, files: Sequence[Path], settings: ModelSettings, *, must_see: bool) -> Opened:
-        return cls(tuple(mark(file) if file.exists() else "" for file in files), settings, must_see)
 
 
 class KeptTargets:
@@ -56,26 +49,29 @@ class KeptTargets:
         if self._beside is not None and self._beside[0] == opened:
             (_, engine), self._beside = self._beside, None
             return engine
-        self._close()
+        self.make_room()
         return None
 
     def put(self, opened: Opened, engine: Engine, instead: Opened) -> None:
         """Another one, opened as `instead`, took its place. It stays if as much as it takes is free beside it, unless
         that is the same model."""
-        self._close()
+        self.make_room()
         memory = engine.memory
         engine.pair_drafter(None, None, None)
         engine.memory = memory
         self._beside, free = (opened, engine), available_bytes()
         here = isinstance(engine.target.model, LlamaTarget) and not engine.target.model.on_card
         if not here or opened.files[0] == instead.files[0] or free is None or free < self.beside:
-            self._close()
+            self.make_room()
 
     def make_room(self) -> bool:
         """Whether a target was kept, which is closed now."""
-        kept = self._beside is not None
-        self._close()
-        return kept
+        if self._beside is None:
+            return False
+        (opened, engine), self._beside = self._beside, None
+        self._keep_read(opened, engine.target)
+        engine.target.model.close()
+        return True
 
     def put_back(self, opened: Opened, target: PromptedModel) -> None:
         """`target` was opened anew from this, and has read nothing yet; what it had read is kept no longer."""
@@ -85,14 +81,8 @@ class KeptTargets:
 
     def forget(self) -> None:
         """Hold nothing, not even of what was read."""
-        self._close()
+        self.make_room()
         self._reads.clear()
-
-    def _close(self) -> None:
-        if self._beside is not None:
-            (opened, engine), self._beside = self._beside, None
-            self._keep_read(opened, engine.target)
-            engine.target.model.close()
 
     def _keep_read(self, opened: Opened, target: PromptedModel) -> None:
         """`target` is about to be closed. The oldest goes where memory is short."""

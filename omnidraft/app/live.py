@@ -102,6 +102,11 @@ class Live:
     settled_plain: PlainSpeed | None = None  # `plain` of an answer that is in the store
     _window: list[tuple[int, int]] = field(default_factory=list)
 
+    @property
+    def text(self) -> str:
+        """What was written, as far as it is counted here."""
+        return "".join(text for text, _ in self.pieces)
+
     @classmethod
     def stored(
         cls, statistics: Mapping[str, Any], disabled_reason: str | None, plain: PlainSpeed | None = None

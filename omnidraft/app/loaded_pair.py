@@ -6,7 +6,7 @@ opens, exchanges and closes; it knows nothing of who may do so when, of answers,
 
 from __future__ import annotations
 
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -39,7 +39,7 @@ from omnidraft.processes.progress import settle, watched
 from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.settings.config import CacheSettings, ModelSettings, named_file
 from omnidraft.storage.database import derived
-from omnidraft.storage.files import real
+from omnidraft.storage.files import mark, real
 from omnidraft.storage.paths import ProfilePaths
 from omnidraft.storage.trial import TRIALS
 from omnidraft.vocab import PairMap, Translator, Vocabulary
@@ -71,7 +71,8 @@ class LoadRequest:
         template = named_file(self.templates, self.target.name)
         sees = self.projector or (None if self.target.is_dir() else projector_for(self.target, self.projectors))
         files = [self.target, *([Path(template)] if template else []), *([sees] if sees else [])]
-        return Opened.now(files, self.model, must_see=self.projector is not None)
+        marks = tuple(mark(file) if file.exists() else "" for file in files)
+        return Opened(marks, self.model, must_see=self.projector is not None)
 
     def template(self, info: ModelInfo, vocabulary: Vocabulary) -> ChatTemplate:
         """A model's chat template: its own, or what its owner named instead."""
@@ -296,6 +297,14 @@ class LoadedPair:
         if choice.serves_like(served) and choice.file == opened_with[0]:
             return None
         self.keep_measured()
+        return self._made(choice)
+
+    def _made(self, choice: Choice) -> Replacement:
+        """`choice`, made ready beside what drafts now."""
+        served, pair, opened_with = self.choice, self.pair, self._opened_with
+        assert served is not None
+        assert pair is not None
+        assert opened_with is not None
         if choice.file == opened_with[0]:
             return Replacement(served, choice)
         opened, choice = open_choice(choice, opened_with[1], pair.drafter)
@@ -304,43 +313,27 @@ class LoadedPair:
     def take_up(self, made: Replacement) -> bool:
         """Draft with it from now on; False if something else has been loaded since. The drafter that is no longer
         needed is `made`'s then."""
-        if self.choice is not made.instead_of or self.drafter is None:
+        engine, asked, held = self.engine, self.asked, self.drafter
+        if self.choice is not made.instead_of or engine is None or asked is None or held is None:
             return False
-        made.opened = self.swap(made.choice, made.opened, made.step)
-        return True
-
-    def swap(self, choice: Choice, opened: LlamaDrafter | None, step: float | None = None) -> LlamaDrafter | None:
-        """Draft with `choice` from now on: on the drafter as it is, or on one `opened` for it, which takes `step`
-        seconds a step. Returns the drafter that is no longer needed."""
-        engine, asked, before, held, old = self.engine, self.asked, self.choice, self.drafter, None
-        assert engine is not None
         assert engine.drafter is not None
-        assert asked is not None
-        assert before is not None
-        assert held is not None
-        drafter = opened or held
-        choice = apply_adapter(drafter, choice)
-        if opened is not None:
-            engine.drafter.model, old = opened, held
+        drafter = made.opened or held
+        self.choice = choice = apply_adapter(drafter, made.choice)
+        if made.opened is not None:
+            engine.drafter.model, made.opened = made.opened, held
             self._opened_with = (choice.file, asked.model)
         engine.drafter.committed = []
-        costs_differ = choice.cost_key != before.cost_key
-        self.choice = choice
+        costs_differ = choice.cost_key != made.instead_of.cost_key
         if costs_differ:
             self._recall_speed(engine, asked)
         if engine.memory.pace is not None:
-            engine.memory.pace.another_adapter((step or step_seconds(drafter, 3)) if costs_differ else None)
-        return old
+            engine.memory.pace.another_adapter((made.step or step_seconds(drafter, 3)) if costs_differ else None)
+        return True
 
     def _exchange(self, choice: Choice) -> None:
-        """Swap at once, whatever file it takes."""
-        assert self._opened_with is not None
-        assert self.pair is not None
-        opened, (file, model) = None, self._opened_with
-        if choice.file != file:
-            opened, choice = open_choice(choice, model, self.pair.drafter)
-        if (old := self.swap(choice, opened)) is not None:
-            old.close()
+        """Draft with it at once, whatever file it takes."""
+        with closing(self._made(choice)) as made:
+            self.take_up(made)
 
     def _recall_speed(self, engine: Engine, asked: LoadRequest) -> None:
         """What earlier sessions measured of this pair, if they did; what each profile's drafter learned is accepted at

@@ -54,17 +54,16 @@ def targets(assistant: Assistant) -> list[ModelInfo]:
     return [m for m in scan(assistant) if m.kind == "model" and not is_bundled_drafter(m)]
 
 
-def real_first(models: Sequence[ModelInfo]) -> list[ModelInfo]:
-    """Those that somebody brought before the bundled toys."""
-    return sorted(models, key=lambda model: is_bundled(model.path))
-
-
 def is_bundled_drafter(model: ModelInfo) -> bool:
     return model.name in (BUNDLED_DRAFTER, TOY_DRAFTER) and real(model.path.parent) == real(BUNDLED_MODELS)
 
 
 def is_bundled(path: Path) -> bool:
     return real(path).is_relative_to(real(BUNDLED_MODELS))
+
+
+def is_toy(path: Path | None) -> bool:
+    return path is not None and path.name.startswith("tiny-") and is_bundled(path)
 
 
 def projector_of(model: ModelInfo, projectors: Sequence[str] = ()) -> Path | None:
@@ -161,8 +160,7 @@ def choose_drafter(
     name = given or settings.drafter
     if name is not None:
         return _resolve(name, home, settings)
-    toy = target is not None and real(target).is_relative_to(real(BUNDLED_MODELS))
-    wanted = TOY_DRAFTER if toy and target is not None and target.name != DEFAULT.file else BUNDLED_DRAFTER
+    wanted = TOY_DRAFTER if is_toy(target) else BUNDLED_DRAFTER
     found = {m.name: m.path for m in find_models([BUNDLED_MODELS])}
     return found.get(wanted, found.get(TOY_DRAFTER))
 

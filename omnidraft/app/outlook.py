@@ -14,7 +14,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from omnidraft.app import models_list
-from omnidraft.app.models_list import is_bundled, is_bundled_drafter, same_file
+from omnidraft.app.models_list import is_bundled_drafter, is_toy, same_file
 from omnidraft.app.room import needs
 from omnidraft.app.speeds import SpeedStore, read_bytes
 from omnidraft.backends.gguf.file import ModelInfo
@@ -55,11 +55,6 @@ class Outlook:
         return self.gain > PAYS
 
 
-def chance(parameters: int) -> float:
-    """That a guess of an untried drafter stands."""
-    return MORE if parameters >= WHOLE else HALF
-
-
 def gain(passes: PassTimes, step: float, stands: float) -> float:
     """Over plain decoding, with the number of guesses a round that pays best, at least one; step: seconds of a draft
     step over those of a plain pass. Theorem 3.8 of Leviathan et al. 2023 (arXiv 2211.17192), with passes that cost more
@@ -78,15 +73,11 @@ def is_candidate(model: ModelInfo, target: ModelInfo) -> bool:
     toys know their own small world, and draft for nobody else."""
     if model.kind != "model" or model.path.is_dir() or same_file(model.path, target.path):
         return False
-    if is_toy(model) and not (is_toy(target) and is_bundled_drafter(model)):
+    if is_toy(model.path) and not (is_toy(target.path) and is_bundled_drafter(model)):
         return False
     if kv_cache_bytes(model, 1, "f16") is None:
         return False
     return pass_bytes(model) <= SMALLER * read_bytes(target)
-
-
-def is_toy(model: ModelInfo) -> bool:
-    return is_bundled(model.path) and model.name.startswith("tiny-")
 
 
 def at_hand(
@@ -98,24 +89,20 @@ def at_hand(
     pace = pace or store.target(target.path, settings)
     own = 1 / pace.least_seconds if pace is not None else None
     passes = pace.passes if pace is not None else PassTimes({1: 1.0})
-    found = [_outlook(model, target, settings, store, passes, own) for model in models if is_candidate(model, target)]
+    found = []
+    for model in models:
+        if not is_candidate(model, target):
+            continue
+        tried, step = store.pair(target.path, model.path, settings), pass_bytes(model) / read_bytes(target)
+        seen = _seen(tried)
+        if tried is not None:
+            step = _step(tried)
+        elif own is not None and (alone := store.plain(settings, [model.path])):
+            step = own / alone[model.path]
+        brings = gain(passes, step, seen if seen is not None else MORE if model.parameters >= WHOLE else HALF)
+        speed = own * brings if own is not None else None
+        found.append(Outlook(model, brings, speed, needs(model, settings), seen is not None))
     return sorted(found, key=lambda one: -one.gain)
-
-
-def _outlook(
-    model: ModelInfo, target: ModelInfo, settings: ModelSettings, store: SpeedStore, passes: PassTimes,
-    own: float | None,
-) -> Outlook:  # fmt: skip
-    tried = store.pair(target.path, model.path, settings)
-    seen = _seen(tried)
-    stands = chance(model.parameters) if seen is None else seen
-    step = pass_bytes(model) / read_bytes(target)
-    if tried is not None:
-        step = _step(tried)
-    elif own is not None and (alone := store.plain(settings, [model.path])):
-        step = own / alone[model.path]
-    brings = gain(passes, step, stands)
-    return Outlook(model, brings, own * brings if own is not None else None, needs(model, settings), seen is not None)
 
 
 def _seen(tried: Pace | None) -> float | None:
@@ -198,9 +185,8 @@ def _sound(session: Session) -> Pace | None:
 
 def pace_of(session: Session, target: Path) -> Pace | None:
     """What passes of a target take: as measured now if it is the one that is loaded, else as it was measured before."""
-    if same_file(session.loaded, target):
-        return _sound(session) or _store(session).target(target, session.model_settings)
-    return _store(session).target(target, session.model_settings) if target.exists() else None
+    now = _sound(session) if same_file(session.loaded, target) else None
+    return now or _store(session).target(target, session.model_settings)
 
 
 def _store(session: Session) -> SpeedStore:

@@ -20,11 +20,10 @@ from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.giving_way import GivingWay
+from omnidraft.app.live import Live
 from omnidraft.app.models_list import same_file
-from omnidraft.app.race_time import Needed, Offer, Times, step_seconds
-from omnidraft.app.race_view import UNDER_WAY, LaneView, RacePlan, RaceView
+from omnidraft.app.race_view import UNDER_WAY, Needed, Offer, RacePlan, RaceView, Times, silent, step_seconds
 from omnidraft.app.speeds import SpeedStore
-from omnidraft.decoding.events import Finished, Token
 from omnidraft.errors import Defect, NoRoom, OmniDraftError
 from omnidraft.lab.experiment import Began, Interrupted, Said, Turn
 from omnidraft.lab.race import LANES, Lane, Lesson, Score, race, score, teach
@@ -47,14 +46,10 @@ class RaceJob:
     race, and a lesson gone on with.
     """
 
-    def __init__(
-        self, plan: RacePlan, own: Assistant, way: GivingWay | None = None, took: Callable[[], object] = bool
-    ) -> None:
+    def __init__(self, plan: RacePlan, own: Assistant, way: GivingWay, took: Callable[[], object]) -> None:
         self.plan, self.view, self.times = plan, RaceView(), Times()
-        self.started = time.time()
-        self._way = way or GivingWay()
-        self._own, self._took = own, took
-        self._assistant: Assistant | None = None  # with training that was stopped, and goes on with the next lesson
+        self._own, self._way, self._took = own, way, took
+        self._assistant: Assistant | None = None  # at work, or with training that was stopped
         self._folder: Scratch | None = None
         self._cancelled = threading.Event()
         self._loading: Progress | None = None
@@ -89,10 +84,11 @@ class RaceJob:
             return None
         race = times.racing(len(self.plan.raced))
         if view.phase == "teaching":
-            return Needed(times.answering(view.of - view.done), times.training(view.of), race)
+            left = times.answering(view.of - view.done)
+            return {"answers": left, "training": times.training(view.of), "racing": race}
         if view.phase == "training":
-            return Needed(0.0, self._training_left(), race)
-        return Needed(racing=times.racing(len(self.plan.raced) - len(view.turns)))
+            return {"training": self._training_left(), "racing": race}
+        return {"racing": times.racing(len(self.plan.raced) - len(view.turns))}
 
     def _training_left(self) -> float:
         view, at = self.view, self._steps
@@ -143,18 +139,21 @@ class RaceJob:
 
     def close(self) -> None:
         """Stop, and remove what was learned for this race alone."""
-        self.stop()
-        self.join()
-        self._close_own()
+        self._end()
         if self._folder is not None:
             self._folder.remove()
             self._folder = None
 
+    def _end(self) -> None:
+        self.stop()
+        self.join()
+        if self._assistant is not None and self._assistant is not self._own:
+            self._assistant.close()
+        self._assistant = None
+
     def take_over(self, before: RaceJob) -> None:
         """Go on with the answers of a race of the same lesson that is over, and close that."""
-        before.stop()
-        before.join()
-        before._close_own()
+        before._end()
         if before._folder is not None and not self.plan.kept and self.plan.same_lesson(before.plan):
             answers, own = (find_data_home(str(f.path)).profile("default") for f in (before._folder, self._place()))
             if answers.replay.is_file():
@@ -191,7 +190,7 @@ class RaceJob:
         finally:
             learner.meanwhile = str
             for lane in view.lanes.values():
-                lane.writing = False
+                lane.phase = "done"
             done = "taught" if view.after and len(view.turns) == len(self.plan.raced) else "raced"
             view.phase = "failed" if view.error else "stopped" if self._cancelled.is_set() else done
 
@@ -201,10 +200,9 @@ class RaceJob:
             self.view.before = result
 
     def _again(self) -> None:
-        if self.view.after is None:
-            self._load()
-            self._teach()
-            self._release()
+        self._load()
+        self._teach()
+        self._release()
         self._load()
         for result in self._race():
             self.view.after = result
@@ -220,10 +218,10 @@ class RaceJob:
             elif isinstance(event, Began):
                 view.number, view.prompt = event.number, event.prompt.text
                 if event.way == LANES[event.number % 2]:  # the first of the two: the other lane waits, empty
-                    view.lanes = {lane: LaneView() for lane in LANES}
-                view.lanes[event.way].writing = True
+                    view.lanes = silent()
+                view.lanes[event.way] = Live()
             elif isinstance(event, Said):
-                self._say(view.lanes[event.way], event)
+                view.lanes[event.way].take(event.event)
             else:
                 self._count(event)
                 if (result := score(view.turns)) is not None:
@@ -241,19 +239,11 @@ class RaceJob:
         times.answers.append(turn.took["drafted"])
         times.read.append(len(turn.traces["drafted"].ids) + len(view.prompt.split()))
 
-    def _say(self, lane: LaneView, said: Said[Lane]) -> None:
-        lane.live.take(said.event)
-        if isinstance(said.event, Token):
-            lane.text += said.event.text
-        elif isinstance(said.event, Finished):
-            lane.text += said.event.text
-            lane.writing = False
-
     def _teach(self) -> None:
         view, plan = self.view, self.plan
         lesson = dict(list(plan.named_lesson.items())[: view.lesson])
         view.phase, view.turns, view.of = "teaching", [], len(lesson)
-        view.lanes, view.done = {lane: LaneView() for lane in LANES}, min(view.given, len(lesson))
+        view.lanes, view.done = silent(), min(view.given, len(lesson))
         self._steps = []
         sampling = replace(plan.sampling, seed=None)
         assert self._assistant is not None
@@ -340,10 +330,12 @@ class RaceJob:
         return self._folder
 
     def _temporary(self) -> Assistant:
-        """An assistant in a home that goes with this race. It may train with all processors: somebody waits for it."""
+        """An assistant in a home that goes with this race. It may train with all processors, for somebody waits for it,
+        and trains when it is told to."""
         assistant = Assistant(find_data_home(str(self._place().path)), learn=True)
         learning = {"learning.enabled": True, "learning.cpu_percent": 100}
         assistant.settings = changed(replace(self.plan.settings, model_folders=()), **learning)
+        assistant.learner.hold()
         return assistant
 
     def _go_on_or_stop(self) -> None:
@@ -351,22 +343,19 @@ class RaceJob:
             raise _Stopped
 
     def _release(self) -> None:
-        """Free the models; what was learned stays in the home, and training that was stopped in memory. The profile's
-        own assistant is the profile's again, as it is."""
+        """Let go of the models and what belongs to them; what was learned stays in the home, and training that was
+        stopped in memory, for the next lesson. The profile's own assistant is the profile's again, as it is."""
         if (assistant := self._assistant) is None:
             return
-        self.view.version = assistant.learner.status().served or ""
-        if assistant is self._own:
-            return
-        if (pace := assistant.loaded.pace) is not None:
-            store = SpeedStore(self._own.home.cache)  # how good a taught drafter is stays with the race
-            store.save_target(self.plan.target, self.plan.settings.model, pace)
-        assistant.learner.hold()
-        assistant.unload()
-
-    def _close_own(self) -> None:
-        if self._assistant is not None and self._assistant is not self._own:
-            self._assistant.close()
+        if assistant is not self._own:
+            if (pace := assistant.loaded.pace) is not None:
+                store = SpeedStore(self._own.home.cache)  # how good a taught drafter is stays with the race
+                store.save_target(self.plan.target, self.plan.settings.model, pace)
+            if assistant.learner.status().update is not None:
+                assistant.learner.hold()
+                assistant.unload()
+                return
+            assistant.close()
         self._assistant = None
 
 

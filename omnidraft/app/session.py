@@ -19,7 +19,6 @@ from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.assistant import Assistant
 from omnidraft.app.changes import take_up, with_it
 from omnidraft.app.models_list import choose_drafter, choose_target, same_file
-from omnidraft.app.race_job import RaceJob
 from omnidraft.app.races import Races
 from omnidraft.app.shown_chats import ShownChats
 from omnidraft.app.tools.toolbox import Toolbox
@@ -36,7 +35,6 @@ from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings,
 from omnidraft.settings.file import reset_settings, save_settings
 from omnidraft.storage.files import real
 from omnidraft.storage.paths import DataHome
-from omnidraft.vocab.ngram_cache import NgramCache
 
 log = logging.getLogger("omnidraft.ui")
 J = TypeVar("J", bound=Job)
@@ -107,11 +105,6 @@ class Session:
     def loaded(self) -> Path | None:
         """The file of the target that is loaded."""
         return self.assistant.loaded.target_file
-
-    @property
-    def race(self) -> RaceJob | None:
-        """The one under way, or the last one."""
-        return self.races.latest
 
     @property
     def ready(self) -> bool:
@@ -276,13 +269,14 @@ class Session:
             kept = f" What was set is kept in {aside.name} beside it." if aside is not None else ""
             return f"All settings are the defaults now.{kept} Load the model again for those it is loaded with."
 
-    def change_cache(self, act: Callable[[NgramCache], object]) -> None:
-        """Do something to the open n-gram cache. ModelError while an answer is using it or if there is none."""
+    def clear_cache(self) -> str:
+        """Empty the open n-gram cache. ModelError while an answer is using it or if there is none."""
         with self._alone():
-            if self.assistant.loaded.cache is None:
+            if (ngrams := self.assistant.loaded.cache) is None:
                 raise ModelError("No model is loaded, so no cache is open; ask something first.")
-            act(self.assistant.loaded.cache)
-            self.assistant.loaded.cache.commit()
+            ngrams.clear()
+            ngrams.commit()
+            return "The cache was cleared."
 
     def start(self, job: J) -> J:
         """Inside a `turn` of a place in the `queue`: what that is for, which runs behind its beginning."""

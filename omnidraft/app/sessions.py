@@ -17,7 +17,8 @@ from omnidraft.app.outlook import draft_with_the_quickest
 from omnidraft.app.session import Session
 from omnidraft.app.waiting import StillAnswering
 from omnidraft.backends.base import Aborted
-from omnidraft.errors import OmniDraftError, SettingsError
+from omnidraft.errors import OmniDraftError
+from omnidraft.profiles.folders import existing
 from omnidraft.storage.paths import DataHome
 
 log = logging.getLogger("omnidraft.ui")
@@ -112,11 +113,9 @@ PROFILE_COOKIE = "omnidraft_profile"  # which profile a browser picked
 def session_of_request(sessions: Sessions, request: Request) -> Session:
     """The session of the profile that a browser picked, if there is such a one; else that of the default."""
     picked = unquote(request.cookies.get(PROFILE_COOKIE, ""))
-    return sessions.get(picked if picked and _exists(sessions, picked) else None)
-
-
-def _exists(sessions: Sessions, name: str) -> bool:
     try:
-        return sessions.home.profile(name, create=False).root.is_dir()
-    except SettingsError:
-        return False
+        if picked:
+            existing(sessions.home, picked)
+    except OmniDraftError:
+        picked = ""
+    return sessions.get(picked)

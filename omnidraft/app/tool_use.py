@@ -40,7 +40,7 @@ class ToolUse:
         self, toolbox: Toolbox, template: ChatTemplate, messages: Sequence[dict[str, Any]], own: Spelled,
         files: Sequence[TextFile], allowed: Sequence[str], offers: bool,
     ) -> None:  # fmt: skip
-        self._toolbox, self._template, self.offers = toolbox, template, offers
+        self._toolbox, self._template, self._offers = toolbox, template, offers
         self._messages, self._own = list(messages), own
         self._files, self._allowed = files, allowed
         self._offered: list[dict[str, Any]] = []
@@ -59,7 +59,7 @@ class ToolUse:
         besides those it had already."""
         own = replace(self._own, ids=(*self._own.ids, *new))
         messages = [*self._messages, *messages_with_steps(text[: last_step(steps)], steps, own)]
-        if self.offers and len(steps) < MAX_STEPS:
+        if self._offers and len(steps) < MAX_STEPS:
             messages[-1] = {**messages[-1], "tools": self._offered}
         return messages
 
@@ -67,7 +67,7 @@ class ToolUse:
         """The text and steps of an answer that ended with calls, which are a step now; None if there are none.
 
         ids: how many tokens it has that are new."""
-        if not self.offers or len(steps) >= MAX_STEPS:
+        if not self._offers or len(steps) >= MAX_STEPS:
             return None
         at = last_step(steps)
         schemas = {one["function"]["name"]: one["function"]["parameters"] for one in self._offered}

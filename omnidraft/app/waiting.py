@@ -10,12 +10,12 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
-from omnidraft.errors import ModelError, OmniDraftError
+from omnidraft.errors import Defect, ModelError, OmniDraftError
 
 log = logging.getLogger("omnidraft.ui")
 LONGEST = 32  # who comes when so many wait is better told to come back
@@ -38,15 +38,51 @@ class QueueFull(OmniDraftError):
         super().__init__(f"Too many requests are waiting for this model; try again in {self.seconds} seconds.")
 
 
-class Job(Protocol):
-    """What takes long, and can be stopped from any thread."""
+class Job:
+    """What takes long, can be waited for, and stopped from any thread. named: what the log calls it; failure: why it is
+    not what it should be."""
 
-    @property
-    def over(self) -> bool: ...
+    named = "the answer"
 
-    def run(self) -> object: ...
+    def __init__(self, cut: Callable[[], object]) -> None:
+        """cut: ends what it is at."""
+        self.failure: OmniDraftError | None = None
+        self.stopped = self.over = False
+        self._cut, self._changed = cut, threading.Condition()
 
-    def stop(self) -> object: ...
+    def stop(self) -> None:
+        """End it as soon as possible; nothing happens to one that is over."""
+        with self._changed:  # over or not must not change meanwhile: what would be cut may be another's then
+            if not self.over:
+                self.stopped = True
+                self._cut()
+
+    def join(self, timeout: float | None = None) -> None:
+        """Block until it is over, at most `timeout` seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.over, timeout)
+
+    def run(self) -> None:
+        """Do it, to its end or until it is stopped."""
+        raise NotImplementedError
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """Around all that it does: what goes wrong is its `failure`, and it is over behind the block."""
+        try:
+            yield
+        except OmniDraftError as error:
+            self.failure = error
+        except Exception:
+            # Who waits must hear that it is over; the traceback belongs in the log.
+            log.exception("%s ended with a defect", self.named)
+            self.failure = Defect()
+        self._end()
+
+    def _end(self) -> None:
+        with self._changed:
+            self.over = True
+            self._changed.notify_all()
 
 
 class Place:

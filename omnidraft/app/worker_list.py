@@ -30,12 +30,15 @@ def named(session: Session) -> list[Named]:
     addresses = parse_addresses(session.model_settings.workers)
     asked = [address for address in addresses if address not in at_work]
     answers = dict(zip(asked, find(asked, _SECONDS), strict=True))
-    return [
-        Named(address, "at work", at_work[address], _layers(loaded, address))
-        if loaded is not None and address in at_work
-        else _of_answer(address, answers[address])
-        for address in addresses
-    ]
+    listed = []
+    for address in addresses:
+        if loaded is not None and address in at_work:
+            listed.append(Named(address, "at work", at_work[address], _layers(loaded, address)))
+        elif isinstance(answer := answers[address], NoWorker):
+            listed.append(Named(address, str(answer)))
+        else:
+            listed.append(Named(address, "ready", answer))
+    return listed
 
 
 def plan(session: Session) -> Plan | None:
@@ -57,10 +60,6 @@ def remove(session: Session, text: str) -> str:
     """Name a worker no more; a split, which counted it, goes too."""
     left = [address for address in parse_addresses(session.model_settings.workers) if str(address) != text]
     return session.spread(", ".join(map(str, left)))
-
-
-def _of_answer(address: Address, answer: Found | NoWorker) -> Named:
-    return Named(address, "ready", answer) if isinstance(answer, Found) else Named(address, str(answer))
 
 
 def _layers(loaded: Plan, address: Address) -> str:

@@ -208,6 +208,11 @@ class Message:
         """Where each token of `token_ids` came from: target, direct, ngram, split or lookup."""
         return self.meta.get("origins", [])
 
+    @property
+    def pieces(self) -> list[tuple[str, str]]:
+        """(text, origin) of an answer's tokens."""
+        return list(zip(self.meta.get("pieces", []), self.origins, strict=False))
+
 
 @dataclass(frozen=True, slots=True)
 class Hit:

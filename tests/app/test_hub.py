@@ -31,7 +31,8 @@ def remote(hub: StubHub) -> RemoteModel:
     from huggingface_hub import HfApi
 
     found = HfApi(endpoint=hub.endpoint, token=False).model_info(REPO, files_metadata=True).siblings[0]
-    return RemoteModel.of(RemoteFile(REPO, found.rfilename, found.size, found.lfs.sha256))
+    file = RemoteFile(REPO, found.rfilename, found.size, found.lfs.sha256)
+    return RemoteModel(REPO, file.name, (file,))
 
 
 def fetched(model: RemoteModel, home: DataHome) -> Download:
@@ -51,7 +52,7 @@ def test_a_damaged_file_is_removed_and_said(hub, home):
 def test_a_file_that_does_not_end_where_it_should_fills_no_disk(hub, home, monkeypatch):
     monkeypatch.setattr(downloads, "CHUNK", 1000)
     model = remote(hub)
-    short = RemoteModel.of(replace(model.files[0], size=2500))
+    short = replace(model, files=(replace(model.files[0], size=2500),))
     for _ in range(2):  # nothing of it is taken up again
         done = fetched(short, home)
         assert "damaged" in done.error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+import weakref
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from omnidraft.app import conversing
-from omnidraft.app.race_view import RacePlan, RaceView
+from omnidraft.app.race_view import FEWEST, SHORT, RacePlan, RaceView, Times, step_seconds
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.speeds import SpeedStore
 from omnidraft.errors import ModelError
@@ -19,6 +20,7 @@ from omnidraft.lab.prompts import topic_prompts
 from omnidraft.learning import scheduler
 from omnidraft.learning.scheduler import Waits
 from omnidraft.learning.training import process
+from omnidraft.learning.update import Update
 from omnidraft.processes.contention import Contention
 from omnidraft.storage.paths import find_data_home
 from tests.learning.living import HASTY
@@ -49,9 +51,9 @@ def plan(session, models):
 
 
 def over(session: Session) -> RaceView:
-    session.race.join(PATIENCE)
+    session.races.latest.join(PATIENCE)
     assert not session.races.running
-    return session.race.view
+    return session.races.latest.view
 
 
 def files(folder: Path) -> set[Path]:
@@ -80,8 +82,8 @@ def test_a_race_a_lesson_and_a_race_leave_nothing_in_the_profile(session, plan):
     view = over(session)
     assert view.phase == "raced", view.error
     assert view.before.answers == view.before.same == 2
-    assert all(lane.text and not lane.writing for lane in view.lanes.values())
-    folder = Path(session.race._folder.path)
+    assert all(lane.text and lane.phase == "done" for lane in view.lanes.values())
+    folder = Path(session.races.latest._folder.path)
     job = session.races.teach(16)
     until(lambda: job.view.phase == "training" and job.view.done, seconds=PATIENCE)
     step = job.view.done
@@ -99,7 +101,7 @@ def test_a_race_a_lesson_and_a_race_leave_nothing_in_the_profile(session, plan):
     assert session.assistant.learned.history() == []
     with pytest.raises(ModelError):
         session.races.teach(16)
-    session.race.close()
+    session.races.latest.close()
     assert not folder.exists()
     assert files(session.assistant.home.root) == before
     conversing.ask(session, session.shown.chat().id, "Hello")  # the profile's models come back by themselves
@@ -124,8 +126,8 @@ def test_what_passes_took_in_a_race_is_known_to_the_next_start(session, plan, mo
 
 def test_a_stopped_race_keeps_what_was_scored_and_lets_answers_through(session, plan):
     session.races.begin(replace(plan, raced=topic_prompts("code", 40), most_tokens=400))
-    until(lambda: session.race.view.before is not None)
-    session.race.stop()
+    until(lambda: session.races.latest.view.before is not None)
+    session.races.latest.stop()
     view = over(session)
     assert view.phase == "stopped"
     assert 1 <= view.before.answers < 40
@@ -195,3 +197,43 @@ def test_what_takes_long_says_what_it_does_and_how_long_it_will(session, plan):
     assert "The Drift lab teaches the drafter: answer" in told().reason
     assert re.search(r"to go", race(job))
     job.stop()
+
+
+def test_a_race_that_is_over_holds_no_vocabulary(session, plan):
+    job = session.races.begin(plan)
+    until(lambda: job.view.lanes["plain"].text)
+    held = weakref.ref(job._assistant.loaded.pair)
+    assert over(session).phase == "raced"
+    assert held() is None
+    assert race(job)
+
+
+# What a lesson takes is told before it begins, and one of ten minutes is offered first.
+
+
+def times(answer: float, step: float = 0.5) -> Times:
+    return Times(pairs=[2 * answer] * 8, answers=[answer] * 8, read=[200] * 8, step=step)
+
+
+def test_one_that_is_short_is_offered_alone_and_one_of_few_answers_where_the_machine_is_slow():
+    (whole,) = times(0.2, 0.05).offers(256, 0, 8)
+    assert whole.prompts == 256
+    short, _ = times(120.0).offers(256, 0, 8)
+    assert short.prompts == FEWEST
+    assert short.seconds > SHORT, "and it says that it takes longer"
+    (few,) = times(120.0).offers(4, 0, 2)
+    assert few.prompts == 4
+
+
+def test_answers_that_are_given_take_no_time():
+    before, after = (times(5.0).lesson(64, given, 8).needed for given in (0, 40))
+    assert before["answers"] - after["answers"] == pytest.approx(200.0)
+    assert before["training"] == after["training"]
+
+
+def test_a_step_takes_what_past_updates_took_else_what_the_drafters_size_says():
+    update = Update(1, 0.0, "drafter", "t", "v", step=40, steps=40, cpu_seconds=60.0, ended=1.0)
+    other = Update(2, 0.0, "another", "t", "v", step=40, steps=40, cpu_seconds=600.0, ended=1.0)
+    assert step_seconds([other, update], "drafter", 10**9, 2) == (0.75, True)
+    seconds, measured = step_seconds([other], "drafter", 22_400_000, 1)
+    assert (seconds, measured) == (pytest.approx(0.65), False)

@@ -9,7 +9,6 @@ from functools import partial
 
 import pytest
 
-import omnidraft.app.session
 from omnidraft.app import conversing
 from omnidraft.app.kept_answer import keep_target
 from omnidraft.app.session import Session
@@ -21,8 +20,7 @@ from omnidraft.server.api import answers as api
 from omnidraft.server.api.reply import Reply
 from omnidraft.server.api.request import Chat
 from omnidraft.settings.file import load_settings
-from omnidraft.storage.paths import find_data_home
-from tests.ui.fake_assistant import FakeAssistant
+from tests.ui.fake_assistant import fake_sessions
 
 HELLO = [{"role": "user", "content": "Hello"}]
 
@@ -40,10 +38,8 @@ def second(models):
 @pytest.fixture
 def session(tmp_path, monkeypatch, first):
     """A session whose command line named the first model."""
-    monkeypatch.setattr(omnidraft.app.session, "Assistant", FakeAssistant)
-    made = Session(find_data_home(tmp_path / "home"), "default", str(first), None)
-    yield made
-    made.close()
+    for sessions in fake_sessions(tmp_path, monkeypatch, first):
+        yield sessions.get()
 
 
 def said(session: Session, model) -> Reply:

@@ -8,16 +8,14 @@ from contextlib import contextmanager
 
 import pytest
 
-import omnidraft.app.session
 from omnidraft.app import conversing, waiting
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.app.session import Session, StillAnswering
+from omnidraft.app.session import StillAnswering
 from omnidraft.app.waiting import Place, QueueFull
 from omnidraft.chats import TextFile
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import ModelError
-from omnidraft.storage.paths import find_data_home
-from tests.ui.fake_assistant import FakeAssistant
+from tests.ui.fake_assistant import fake_sessions
 from tests.until import until
 
 TAKEN_BACK = "It was taken back before its turn."
@@ -26,11 +24,9 @@ TAKEN_BACK = "It was taken back before its turn."
 @pytest.fixture
 def session(tmp_path, monkeypatch, models):
     """One whose answers last until they are let go, or are stopped."""
-    monkeypatch.setattr(omnidraft.app.session, "Assistant", FakeAssistant)
-    made = Session(find_data_home(tmp_path / "home"), "default", str(models / "tiny-target-a-f16.gguf"), None)
-    made.assistant.go_on = threading.Event()
-    yield made
-    made.close()
+    for sessions in fake_sessions(tmp_path, monkeypatch, models / "tiny-target-a-f16.gguf"):
+        sessions.get().assistant.go_on = threading.Event()
+        yield sessions.get()
 
 
 def new(session) -> str:

@@ -159,7 +159,7 @@ def acts(session: Session, chat: str) -> dict[str, Callable[[], object]]:
     return {
         "ask": lambda: ask(session, chat),
         "change a setting": lambda: session.change("sampling.top_k", 17),
-        "resize the cache": lambda: session.change_cache(lambda ngrams: ngrams.clear()),
+        "resize the cache": session.clear_cache,
         "rename": lambda: store.rename(chat, "another name"),
         "import": lambda: import_json(store, exported),
         "forget": lambda: session.assistant.forget(store, store.create().id),

@@ -21,7 +21,7 @@ from tests.ui.fake_assistant import by, clicked
 from tests.ui.stub_hub import REPO
 from tests.until import until
 from ui import profiles, settings
-from ui.drift.form import TOYS, schedules
+from ui.drift.page import TOYS, schedules
 from ui.models import page as models_page
 from ui.models import view
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from omnidraft.app.giving_way import GivingWay
 from omnidraft.app.race_job import RaceJob
 from omnidraft.app.race_view import RacePlan
 from omnidraft.app.speeds import SpeedStore
@@ -63,7 +64,7 @@ def test_only_models_of_the_list_are_raced(session, tmp_path):
 
 def a_race(view_phase: str = "taught", **scores: Score | None) -> RaceJob:
     plan = RacePlan(Path("t.gguf"), Path("d.gguf"), AppSettings(), topic_prompts("code", 6), topic_prompts("math", 20))
-    job = RaceJob(plan, None)
+    job = RaceJob(plan, None, GivingWay(), bool)
     job.view.phase = view_phase
     for name, value in scores.items():
         setattr(job.view, name, value)
@@ -151,7 +152,8 @@ def test_what_a_lesson_brought_is_shown_when_it_is_over():
 
 def test_what_comes_from_a_model_or_a_person_is_escaped():
     job = a_race("racing", before=a_score(1.0))
-    job.view.prompt = job.view.lanes["plain"].text = job.view.error = "<img src=x onerror=alert(1)>"
+    job.view.prompt = job.view.error = "<img src=x onerror=alert(1)>"
+    job.view.lanes["plain"].pieces.append((job.view.prompt, "target"))
     assert "<img" not in race.race(job)
 
 

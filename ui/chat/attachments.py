@@ -73,12 +73,15 @@ def read(path: Path, pictures: int = 0) -> list[Attached]:
     guessed. Of a PDF file also so many of its pages that are pictures. Unreadable or PictureError says why there is
     none."""
     name = _name(path)
-    if path.suffix.lower() in PICTURES:
-        return [_picture(path, name)]
     try:
+        if path.suffix.lower() in PICTURES:
+            with path.open("rb") as file:
+                return [PictureFile.made(name, file.read(MOST_BYTES + 1))]
         found = path.stat().st_size
         if path.suffix.lower() in documents.SUFFIXES:
-            return _document(path, name, found, pictures)
+            whole = documents.read_document(path, name, pictures)
+            pages = [PictureFile.made(f"{name}, page {number}", data) for number, data in whole.pictures.items()]
+            return [TextFile(name, whole.text, whole.missing, found), *pages]
         if found > MAX_BYTES:
             raise Unreadable(f"{name} is {size(found)}; a text file of up to {size(MAX_BYTES)} can be attached.")
         data = path.read_bytes()
@@ -88,12 +91,6 @@ def read(path: Path, pictures: int = 0) -> list[Attached]:
     if not text.strip():
         raise Unreadable(f"{name} is empty.")
     return [TextFile(name, text.replace("\r\n", "\n").replace("\r", "\n"), "", found, encoding)]
-
-
-def _document(path: Path, name: str, found: int, pictures: int) -> list[Attached]:
-    whole = documents.read_document(path, name, pictures)
-    pages = [PictureFile.made(f"{name}, page {number}", data) for number, data in whole.pictures.items()]
-    return [TextFile(name, whole.text, whole.missing, found), *pages]
 
 
 def _decoded(data: bytes, name: str) -> tuple[str, str]:
@@ -116,14 +113,6 @@ def in_other_encoding(file: TextFile, encoding: str) -> TextFile:
         return replace(file, text=file.text.encode(file.encoding).decode(encoding), encoding=encoding)
     except (UnicodeError, LookupError):
         raise Unreadable(f"{file.name} is not written in {ENCODINGS.get(encoding, encoding)}.") from None
-
-
-def _picture(path: Path, name: str) -> PictureFile:
-    try:
-        with path.open("rb") as file:
-            return PictureFile.made(name, file.read(MOST_BYTES + 1))
-    except OSError as error:
-        raise Unreadable(f"{name} could not be read ({error.strerror or error}).") from None
 
 
 def chips(files: Sequence[Attached], sizes: Sizes) -> str:

@@ -12,7 +12,6 @@ import gradio as gr
 
 from omnidraft.app import conversing
 from omnidraft.app.attached import refuse_unseen
-from omnidraft.app.kept_answer import shown_pieces
 from omnidraft.app.session import Session, StillAnswering
 from omnidraft.app.sessions import Sessions
 from omnidraft.app.tool_use import UNSUPPORTED
@@ -151,7 +150,7 @@ class Answering(Handlers):
                 told = "This is a new conversation with what was said up to there; the other one stays as it was."
                 yield self.view.go_to(session, fork, name, followed, {self.view.notice: note(told)})
             case "tokens":
-                yield {self.view.tokens: origins(shown_pieces(session.store.message(data["id"])))}
+                yield {self.view.tokens: origins(session.store.message(data["id"]).pieces)}
             case "version":
                 versions = session.store.siblings(data["id"])
                 here = [m.id for m in versions].index(data["id"])

@@ -26,7 +26,7 @@ ORIGIN_WORDS = {
 SHORT = 0.006  # seconds of a pass below which guessing cannot gain
 _FEW = 8  # proposals: fewer say nothing about what guesses cost
 UNKNOWN = 0.2  # of a speedup: wider intervals say nothing
-_TIMES = (("draft", "draft"), ("translate", "translate"), ("verify", "verify"), ("other", "other"))
+_TIMES = ("draft", "translate", "verify", "other")
 
 
 def panel(
@@ -188,12 +188,12 @@ def _split(s: Statistics) -> str:
     if not total:
         return ""
     if not s.proposed:
-        named = {**dict(_TIMES), "verify": "passes of the model"}
-        rows = [(word, getattr(s, name), f"od-t-{name}") for name, word in named.items()]
+        words = {"verify": "passes of the model"}
+        rows = [(words.get(name, name), getattr(s, name), f"od-t-{name}") for name in _TIMES]
     else:  # plain rounds verify nothing
         checking = 1 - min(s.plain_seconds / max(s.verify + s.other, 1e-9), 1.0)
         spent = {"draft": s.draft, "translate": s.translate, "verify": checking * s.verify, "other": checking * s.other}
-        rows = [(word, spent[name], f"od-t-{name}") for name, word in _TIMES]
+        rows = [(name, spent[name], f"od-t-{name}") for name in _TIMES]
         rows.append(("passes without guesses", min(s.plain_seconds, s.verify + s.other), "od-t-plain"))
     return _stack("Where the time went", [(w, v, c, f"{v / total:.0%}") for w, v, c in rows if v > 0])
 

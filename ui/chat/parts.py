@@ -12,8 +12,9 @@ from omnidraft.app import models_list
 from omnidraft.app.answer_job import AnswerJob
 from omnidraft.app.catalog import DEFAULT, KNOWN, Known
 from omnidraft.app.conversing import answering
-from omnidraft.app.kept_answer import shown_pieces, stored_plain
+from omnidraft.app.kept_answer import stored_plain
 from omnidraft.app.live import Live
+from omnidraft.app.models_list import is_toy
 from omnidraft.app.outlook import promise
 from omnidraft.app.room import Room
 from omnidraft.app.session import Session
@@ -60,7 +61,7 @@ def gain_of(session: Session) -> Gain | None:
 def pieces_of(path: list[Message]) -> list[tuple[str, str]]:
     """(text, origin) of the last answer's tokens."""
     answer = next((m for m in reversed(path) if m.role == "assistant"), None)
-    return shown_pieces(answer) if answer else []
+    return answer.pieces if answer else []
 
 
 def gauge(session: Session, path: list[Message]) -> str:
@@ -173,7 +174,7 @@ _WAYS = (
 
 def examples(target: Path | None) -> list[dict[str, str]]:
     """Questions that the model which would answer answers well."""
-    return [{"text": text} for text in (TOY_EXAMPLES if _is_toy(target) else EXAMPLES)]
+    return [{"text": text} for text in (TOY_EXAMPLES if is_toy(target) else EXAMPLES)]
 
 
 def empty_state(session: Session, target: Path | None) -> str:
@@ -188,7 +189,7 @@ def empty_state(session: Session, target: Path | None) -> str:
         names = ", ".join(escape(name) for name in own[:5]) + (" and others" if len(own) > 5 else "")
         said = f"{_WHAT} {escape(target.stem)} answers. On this machine, too: {names}; choose one above."
         return _empty("Ask something", said, _WAYS.format("All models"))
-    if _is_toy(target):
+    if is_toy(target):
         return _empty(
             "Ask something",
             f"{_WHAT} The model at hand is a toy that knows sums, small Python functions and OmniDraft; "
@@ -208,7 +209,7 @@ def empty_state(session: Session, target: Path | None) -> str:
 
 def _others(session: Session, target: Path) -> list[str]:
     """Models that somebody brought, where it is none of them that would answer."""
-    if not _is_toy(target) and target.name != DEFAULT.file:
+    if not is_toy(target) and target.name != DEFAULT.file:
         return []
     brought = [m for m in models_list.targets(session.assistant) if not models_list.is_bundled(m.path)]
     return [model.name for model in brought if model.path.name != DEFAULT.file]
@@ -217,10 +218,6 @@ def _others(session: Session, target: Path) -> list[str]:
 def arriving() -> str:
     """Until the page has been filled."""
     return _empty("Ask something", "")
-
-
-def _is_toy(target: Path | None) -> bool:
-    return target is not None and models_list.is_bundled(target) and target.name != DEFAULT.file
 
 
 def _empty(title: str, text: str, more: str = "") -> str:

@@ -10,10 +10,9 @@ from typing import Any
 import gradio as gr
 
 from omnidraft.app import models_list
-from omnidraft.app.models_list import same_file
+from omnidraft.app.models_list import is_bundled, same_file
 from omnidraft.app.outlook import gain, pace_of
-from omnidraft.app.race_time import Offer
-from omnidraft.app.race_view import MOST_TOKENS, RacePlan
+from omnidraft.app.race_view import FEWEST, MOST_TOKENS, Offer, RacePlan
 from omnidraft.app.session import Session
 from omnidraft.app.sessions import Sessions
 from omnidraft.backends.gguf.file import ModelInfo
@@ -29,7 +28,6 @@ OWN = "own"
 GO = "race"  # the page's query says so where a race shall begin at once
 EVERY = 0.4  # seconds between looks
 RACED, LESSON = 8, 256
-FEWEST = 12  # prompts of one's own that are worth a lesson
 DEFAULT_TOPIC = "math"
 FIVE, RIGHT = 5, 0.6  # tokens of a pass; of the guesses, which is more than small drafters were seen to be
 
@@ -108,7 +106,7 @@ def price(session: Session, model: str | None) -> str:
     found = listed(session, model) if model else None
     if found is None:
         return ""
-    pace, job = pace_of(session, found.path), session.race
+    pace, job = pace_of(session, found.path), session.races.latest
     if pace is None and job is not None and job.times.pairs and same_file(job.plan.target, found.path):
         return ""  # it was measured beside other programs, which is not kept
     if pace is None:
@@ -144,7 +142,7 @@ def parted(prompts: list[Prompt]) -> tuple[list[Prompt], list[Prompt]]:
 
 def look(parts: Parts, session: Session) -> dict:
     """How the race stands."""
-    job, racing = session.race, session.races.running
+    job, racing = session.races.latest, session.races.running
     offers = job.offers if job is not None and job.can_teach else []
     return {
         parts.shown: race(job),
@@ -174,9 +172,10 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         models = models_list.targets(session.assistant)
         chosen = models_list.chosen(models, session.target_or_none())
         told = ""
-        if GO in (request.query_params or {}) and session.race is None:
+        if GO in (request.query_params or {}) and session.races.latest is None:
             told = refusal_of(lambda: start(session, chosen, DEFAULT_TOPIC, "", False, False))
-        choices = gr.Dropdown(choices=models_list.choices(models_list.real_first(models)), value=chosen)
+        models.sort(key=lambda model: is_bundled(model.path))  # those that somebody brought before the toys
+        choices = gr.Dropdown(choices=models_list.choices(models), value=chosen)
         return {**looks(session), parts.said: told, parts.model: choices, parts.price: price(session, chosen)}
 
     def priced(session: Session, chosen: str | None) -> dict:
@@ -186,13 +185,13 @@ def wire(sessions: Sessions, page: gr.Blocks, parts: Parts) -> None:
         return {**looks(session), **({} if session.races.running else priced(session, chosen))}
 
     def teach(which: int, session: Session) -> str:
-        offers = session.race.offers if session.race is not None else []
+        offers = job.offers if (job := session.races.latest) is not None else []
         session.races.teach(offers[which].prompts if which < len(offers) else 0)
         return ""
 
     def stop(session: Session) -> dict:
-        if session.race is not None:
-            session.race.stop()
+        if (job := session.races.latest) is not None:
+            job.stop()
         return looks(session)
 
     page.load(arrive, None, [parts.said, *parts.outputs, parts.model, parts.price], **PRIVATE)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from html import escape
 
+from omnidraft.app.live import Live
 from omnidraft.app.race_job import RaceJob
-from omnidraft.app.race_time import Needed, Offer
-from omnidraft.app.race_view import UNDER_WAY, LaneView, RaceView
+from omnidraft.app.race_view import UNDER_WAY, Needed, Offer, RaceView
 from omnidraft.format import count, counted, percent, rate
 from omnidraft.lab.race import Score
 from ui.common.notes import tip
@@ -64,9 +64,8 @@ def _standing(job: RaceJob) -> str:
 
 def time_of(needed: Needed) -> str:
     """How long, and what for where that is more than one thing."""
-    kinds = {"answers": needed.answers, "training": needed.training, "racing": needed.racing}
-    parts = [f"{duration(seconds)} of {name}" for name, seconds in kinds.items() if seconds]
-    return f"about {duration(needed.total)}" + (f" ({', '.join(parts)})" if len(parts) > 1 else "")
+    parts = [f"{duration(seconds)} of {name}" for name, seconds in needed.items() if seconds]
+    return f"about {duration(sum(needed.values()))}" + (f" ({', '.join(parts)})" if len(parts) > 1 else "")
 
 
 def duration(seconds: float) -> str:
@@ -130,21 +129,23 @@ def _changed(view: RaceView) -> str:
 
 
 def _lanes(view: RaceView) -> str:
-    if view.phase in ("teaching", "training") or not any(lane.text or lane.writing for lane in view.lanes.values()):
+    begun = any(lane.text or lane.phase != "done" for lane in view.lanes.values())
+    if view.phase in ("teaching", "training") or not begun:
         return ""
     return f'<div class="od-lanes">{"".join(_lane(name, lane) for name, lane in view.lanes.items())}</div>'
 
 
-def _lane(name: str, lane: LaneView) -> str:
+def _lane(name: str, lane: Live) -> str:
     """An answer as it grows, its speed above it."""
-    s = lane.live.statistics
+    s = lane.statistics
     facts = [f"{count(s.tokens)} tokens"]
     if name == "drafted" and s.drafter_acceptance is not None:
         facts.append(f"{percent(s.drafter_acceptance)} of the drafts accepted")
     if s.tokens_per_pass:
         facts.append(f"{s.tokens_per_pass:.2f} tokens per pass")
-    text = lane.text[-_SHOWN:] or ("…" if lane.writing else "")
-    busy = ' aria-busy="true"' if lane.writing else ""
+    writing = lane.phase != "done"
+    text = lane.text[-_SHOWN:] or ("…" if writing else "")
+    busy = ' aria-busy="true"' if writing else ""
     return (
         f'<article class="od-lane" data-lane="{name}"{busy}><h3>{NAMES[name]} <small>{ABOUT[name]}</small></h3>'
         f'<div class="od-figure"><span class="od-mid">{rate(s.tokens_per_second)}</span>'
@@ -223,4 +224,4 @@ def _size(offer: Offer) -> str:
 
 def teach_label(offer: Offer) -> str:
     verb = "Go on teaching" if offer.given else "Teach it"
-    return f"{verb}: {_size(offer)}, about {duration(offer.needed.total)}"
+    return f"{verb}: {_size(offer)}, about {duration(offer.seconds)}"

@@ -93,24 +93,17 @@ def wire(events: Events, parts: Parts, listed: gr.HTML) -> None:
 
 def _refusal(session: Session, folder: str) -> str:
     """Why models are not looked for in a folder, or a file is not listed; empty if they are."""
-    if not _is_folder(folder) and not ((found := existing_path(folder)) and found.is_file()):
+    if (found := existing_path(folder)) is None or not (found.is_dir() or found.is_file()):
         return f"There is no folder or file {folder}."
     if models_list.is_private(session.assistant, Path(folder).expanduser()):
         return f"{folder} belongs to a profile; what is trained there is used by itself."
     return ""
 
 
-def _is_folder(text: str) -> bool:
-    try:
-        return Path(text).expanduser().is_dir()
-    except (OSError, ValueError, RuntimeError):  # too long, a NUL inside, no such user
-        return False
-
-
 def _where(session: Session) -> str:
     listed = [escape(str(place)) for place in models_list.folders(session.assistant)]
     for name in session.settings.model_programs:
-        there = [place for place in places(name) if _is_folder(str(place))] if name in PROGRAMS else []
+        there = [place for place in places(name) if existing_path(str(place))] if name in PROGRAMS else []
         listed += [f"{PROGRAMS[name]}: {escape(str(place))}" for place in there]
         if name in PROGRAMS and not there:
             listed.append(f"{PROGRAMS[name]}: it keeps no models on this machine")
