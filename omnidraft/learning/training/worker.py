@@ -144,7 +144,7 @@ def _train(job: Job, material: Material, now: Update) -> Generator[Update, None,
     candidate = _begin(drafter, job, material.candidate)
     untrained = estimates(drafter, slices) if material.unseen and candidate.weights else None
     rehearsed = steps.drawn_once(drafter, job).windows() if job.rehearsal else []
-    least = steps_left(job.least_steps, (untrained or before)["new"])
+    least = steps_left(job.least_steps, untrained or before)
     stepping = steps.train(drafter, material.windows, job, least, rehearsed, now)
     for now in stepping:
         yield now
@@ -182,10 +182,11 @@ def _publish(job: Job, trained: Trained, verdict: Verdict, began: float) -> Gene
     return version
 
 
-def steps_left(least: int, known: Estimate) -> int:
-    """`least`, or fewer where more than half of the new answers' tokens would be accepted already: little is left to
-    learn."""
-    share = float(known.combined.mean()) if known.tokens else 0.0
+def steps_left(least: int, known: Mapping[str, Estimate]) -> int:
+    """`least`, or fewer where more than half of the new answers' tokens would be accepted already, of the earlier ones'
+    where no new one is held out: little is left to learn, and the same few answers again and again teach less."""
+    told = known["new"] if known["new"].tokens else known["old"]
+    share = float(told.combined.mean()) if told.tokens else 0.0
     return min(least, math.ceil(MORE_STEPS * (1 - share)))
 
 

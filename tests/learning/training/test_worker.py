@@ -13,8 +13,9 @@ from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ExpansionTable, ReplayStore
 from omnidraft.learning.training import evaluate, frozen
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
-from omnidraft.learning.training.evaluate import standard_error
+from omnidraft.learning.training.evaluate import Estimate, standard_error
 from omnidraft.learning.training.teaching import windows
+from omnidraft.learning.training.worker import steps_left
 from omnidraft.learning.update import State
 from tests.learning.world import World
 from tests.llama_file import llama_logits
@@ -174,6 +175,16 @@ def test_the_merged_file_says_what_drafter_and_adapter_say(trained, drafter, tmp
     assert np.abs(apart - together).max() < 0.05
     assert (apart.argmax(1) == together.argmax(1)).mean() > 0.99
     assert merged.stat().st_size == drafter.stat().st_size
+
+
+def test_little_left_to_learn_takes_few_steps_also_where_no_new_answer_is_held_out():
+    def right(share: float, tokens: int) -> Estimate:
+        return Estimate(np.full(tokens, share), np.full(tokens, share), np.zeros(tokens, np.int64))
+
+    none = right(0.0, 0)
+    assert steps_left(40, {"new": none, "old": none}) == 40
+    assert steps_left(40, {"new": none, "old": right(0.75, 8)}) == 10
+    assert steps_left(40, {"new": right(0.5, 8), "old": right(0.75, 8)}) == 20
 
 
 @pytest.mark.slow
