@@ -77,7 +77,8 @@ class Job:
             # Who waits must hear that it is over; the traceback belongs in the log.
             log.exception("%s ended with a defect", self.named)
             self.failure = Defect()
-        self._end()
+        finally:
+            self._end()
 
     def _end(self) -> None:
         with self._changed:
@@ -155,8 +156,7 @@ class WorkList:
 
         Beside the list: models and what belongs to them are changed at once, while nobody has a turn, or refused while
         a job is under way (`Session._alone`). Drift runs and races stand still for each of these changes and each turn,
-        races for two seconds longer (`GivingWay`); training stands still while a job
-        writes (`Scheduler.answering`).
+        races for two seconds longer (`GivingWay`); training stands still while a job writes (`Scheduler.answering`).
         """
         with self._lock:
             place = Place(begin, chat, first=not (self.busy or self._places))
