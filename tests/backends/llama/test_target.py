@@ -13,6 +13,7 @@ from omnidraft.backends.base import Aborted
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.backends.llama.sizes import pass_bytes
 from omnidraft.errors import ModelError
+from omnidraft.processes import system
 from omnidraft.processes.threads import step_threads
 from omnidraft.settings.config import ModelSettings
 from tests.backends.tiny_models import MODELS, ids_of, ones
@@ -111,8 +112,9 @@ def test_opening_and_closing_does_not_leak(models: Path):
     for _ in range(30):
         with LlamaTarget.open(path, SETTINGS, max_rows=8) as target:
             target.extend([1, 2, 3], 2)
+        system.release_memory()  # or it depends on the moment whether the allocator still has the last model's 20 MB
         sizes.append(psutil.Process().memory_info().rss)
-    assert sizes[-1] - sizes[9] < 20_000_000  # one model with context is about 25 MB
+    assert sizes[-1] - sizes[9] < 5_000_000  # one model with context is about 25 MB
 
 
 def test_a_known_vocabulary_is_used_and_anothers_refused(target: LlamaTarget, models: Path):
