@@ -8,28 +8,34 @@
 
 constexpr int64_t TOGETHER = 512;  // columns whose sums are added up before they join the others
 
-// y[r][0] = the product of one row of the cache with x[r], both of `columns`.
-template <int R> void dot(const uint16_t *row, int64_t columns, const float *const *x, float *const *y) {
-    float total[R] = {};
+// y[r][i] = the product of row i of the cache, I rows of `columns` halves `stride` bytes apart, with x[r].
+template <int R, int I> void dot(const uint8_t *cache, size_t stride, int64_t columns, const float *const *x, float *const *y) {
+    float total[I * R] = {}, added[I * R];
+    floats sum[I * R];
+    const auto add = [&](auto weights, auto queries) {
+        floats w[I];
+        UNROLL for (int i = 0; i < I; i++) w[i] = weights((const uint16_t *)(cache + i * stride));
+        UNROLL for (int r = 0; r < R; r++) {
+            const floats q = queries(x[r]);
+            UNROLL for (int i = 0; i < I; i++) sum[i * R + r] = fma(w[i], q, sum[i * R + r]);
+        }
+    };
     for (int64_t first = 0; first < columns; first += TOGETHER) {
         const int64_t last = std::min(columns, first + TOGETHER), whole = first + (last - first) / LANES * LANES;
-        floats sum[R] = {};
+        std::fill(sum, sum + I * R, floats{});
         for (int64_t k = first; k < whole; k += LANES) {
-            const floats w = from_halves(row + k);
-            UNROLL for (int r = 0; r < R; r++) sum[r] = fma(w, load<floats>(x[r] + k), sum[r]);
+            UNROLL for (int i = 0; i < I; i++) __builtin_prefetch(cache + (I + i) * stride + 2 * k);  // values lie far apart
+            add([&](const uint16_t *row) { return from_halves(row + k); }, [&](const float *q) { return load<floats>(q + k); });
         }
         if (whole < last) {  // filled up with zeros
-            uint16_t halves[LANES] = {};
-            memcpy(halves, row + whole, 2 * (last - whole));
-            UNROLL for (int r = 0; r < R; r++) {
-                float rest[LANES] = {};
-                memcpy(rest, x[r] + whole, 4 * (last - whole));
-                sum[r] = fma(from_halves(halves), load<floats>(rest), sum[r]);
-            }
+            const auto rest = [&](const auto *from, auto filled) { return memcpy(filled, from + whole, (last - whole) * sizeof *from); };
+            add([&](const uint16_t *row) { uint16_t w[LANES] = {}; rest(row, w); return from_halves(w); },
+                [&](const float *q) { float some[LANES] = {}; rest(q, some); return load<floats>(some); });
         }
-        UNROLL for (int r = 0; r < R; r++) total[r] += added_up(sum[r]);
+        add_up<I * R>(sum, added);
+        for (int j = 0; j < I * R; j++) total[j] += added[j];
     }
-    UNROLL for (int r = 0; r < R; r++) *y[r] = total[r];
+    for (int j = 0; j < I * R; j++) y[j % R][j / R] = total[j];
 }
 
 struct attention : ggml::cpu::tensor_traits {
@@ -61,11 +67,18 @@ struct attention : ggml::cpu::tensor_traits {
                 from[r] = (const float *)((const char *)x->data + i1 * x->nb[1] + i2 * x->nb[2]);
                 to[r] = (float *)((char *)op->data + i1 * op->nb[1] + i2 * op->nb[2]) + begin;
             }
-            for (int64_t i = begin; i < end; i++) {
-                const auto *row = (const uint16_t *)((const char *)w->data + i * w->nb[1] + head * w->nb[2]);
-                with_constant<ROWS>(count, [&](auto r) { dot<r>(row, w->ne[0], from, to); });
-                for (int r = 0; r < count; r++) to[r]++;
-            }
+            with_constant<ROWS>(count, [&](auto r) {
+                constexpr int together = std::min(8, 2 * ROWS / r);  // sums that registers hold
+                const auto *cache = (const uint8_t *)w->data + begin * w->nb[1] + head * w->nb[2];
+                const auto some = [&](auto i) {
+                    dot<r, i>(cache, w->nb[1], w->ne[0], from, to);
+                    cache += i * w->nb[1];
+                    for (int row = 0; row < r; row++) to[row] += i;
+                };
+                int64_t left = end - begin;
+                for (; left >= together; left -= together) some(std::integral_constant<int, together>());
+                for (; left > 0; left--) some(std::integral_constant<int, 1>());
+            });
         }
     }
 };

@@ -6,9 +6,10 @@
 // (`lines_in_a_partial`) before `end` widens it. All of it is exact in integers, so no set of instructions and no width
 // of a pass changes an integer; floats are added in one order by tiles.h.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
+#include <utility>
 
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__)
 #define WIDTH 64
@@ -71,7 +72,6 @@ inline floats from_bf16(const uint16_t *p) { return (floats)(widen(p) << 16); }
 #if defined(__AVX512VNNI__) && defined(__AVX512BW__)
 constexpr int ROWS = 8;  // activation rows of a tile, as many as registers hold
 inline floats fma(floats a, floats b, floats c) { return (floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
-inline float added_up(floats v) { return _mm512_reduce_add_ps((__m512)v); }
 inline floats from_halves(const uint16_t *p) { return (floats)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 inline bytes look_up(const int8_t *table, bytes at) {
     return (bytes)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table)), (__m512i)at);
@@ -79,11 +79,6 @@ inline bytes look_up(const int8_t *table, bytes at) {
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 constexpr int ROWS = 4;
 inline floats fma(floats a, floats b, floats c) { return (floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
-inline float added_up(floats v) {
-    const __m128 four = _mm_add_ps(_mm256_castps256_ps128((__m256)v), _mm256_extractf128_ps((__m256)v, 1));
-    const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
-}
 inline floats from_halves(const uint16_t *p) { return (floats)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
 inline bytes look_up(const int8_t *table, bytes at) {
     return (bytes)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table)), (__m256i)at);
@@ -91,13 +86,11 @@ inline bytes look_up(const int8_t *table, bytes at) {
 #elif defined(__ARM_FEATURE_DOTPROD)
 constexpr int ROWS = 4;
 inline floats fma(floats a, floats b, floats c) { return (floats)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
-inline float added_up(floats v) { return vaddvq_f32((float32x4_t)v); }
 inline floats from_halves(const uint16_t *p) { return (floats)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
 inline bytes look_up(const int8_t *table, bytes at) { return (bytes)vqtbl1q_s8(vld1q_s8(table), (uint8x16_t)at); }
 #else
 constexpr int ROWS = 4;
 inline floats fma(floats a, floats b, floats c) { return a * b + c; }
-inline float added_up(floats v) { return (v[0] + v[2]) + (v[1] + v[3]); }
 inline floats from_halves(const uint16_t *p) {  // a half's exponent is 112 less than a float's: a product moves it,
     const ints h = widen(p), bits = (h & 0x7fff) << 13;  // denormals too
     const floats size = (floats)bits * all(0x1p112f);
@@ -110,6 +103,30 @@ inline bytes look_up(const int8_t *table, bytes at) {
     return found;
 }
 #endif
+
+// Of the lanes of a and then b, S by S, one half of each S.
+template <int S, int HALF, int... I> inline floats halves_of(floats a, floats b, std::integer_sequence<int, I...>) {
+#ifdef __clang__
+    return __builtin_shufflevector(a, b, (I / (S / 2) * S + HALF * S / 2 + I % (S / 2))...);
+#else
+    return __builtin_shuffle(a, b, ints{(I / (S / 2) * S + HALF * S / 2 + I % (S / 2))...});
+#endif
+}
+// to[n] = the S lanes of the n-th of N sums that lie in v one behind the other: one half added to the other until one
+// lane is left, of all sums at once, in the same order for each.
+template <int N, int S = LANES> inline void add_up(floats *v, float *to) {
+    if constexpr (S == 1) {
+        memcpy(to, v, N * sizeof *to);
+    } else {
+        constexpr int vectors = (N * S + LANES - 1) / LANES;
+        constexpr auto lanes = std::make_integer_sequence<int, LANES>();
+        UNROLL for (int i = 0; i < vectors; i += 2) {
+            const floats a = v[i], b = v[std::min(i + 1, vectors - 1)];
+            v[i / 2] = halves_of<S, 0>(a, b, lanes) + halves_of<S, 1>(a, b, lanes);
+        }
+        add_up<N, S / 2>(v, to);
+    }
+}
 
 // step: codes of 0 to 255, any of them; step_signed: codes of -128 to 127, whose products are OFFSET times the
 // activations too large (what a row starts from makes up for it).
