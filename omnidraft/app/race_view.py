@@ -14,7 +14,7 @@ from omnidraft.app.live import Live
 from omnidraft.lab.experiment import Turn
 from omnidraft.lab.prompts import Prompt
 from omnidraft.lab.race import LANES, Lane, Score
-from omnidraft.learning.update import MORE_STEPS, PASSES_ASKED, Update
+from omnidraft.learning.update import MORE_STEPS, PASSES_ASKED, PIECES_READ, WINDOWS_PER_STEP, Update
 from omnidraft.settings.config import AppSettings, DraftSettings, SamplingSettings
 from omnidraft.storage.files import real
 
@@ -96,11 +96,10 @@ class RaceView:
 SHORT = 600.0  # seconds that are offered first
 FEWEST = 12  # prompts of a lesson: fewer teach nothing
 _EVERY = 4  # prompts by which a lesson is longer or shorter
-# A step of training as `learning.training.steps` groups it, and that one answer of eight is held out.
-_WINDOWS, _READ, _TAUGHT = 8, 768, 7 / 8
+_TAUGHT = 7 / 8  # of the answers; the others are held out
 # On one thread, by what updates of the bundled drafter took (docs/measurements.md); and what comes with every update,
 # its libraries, the drafter, judging.
-_STEP_OF_A_PARAMETER, _BESIDES = 0.65 / 22.4e6, 10.0
+_STEP_OF_A_PARAMETER, _BESIDES = 0.35 / 22.4e6, 10.0
 
 Needed = dict[str, float]  # seconds of answers, training and racing that are still to come
 
@@ -138,7 +137,7 @@ class Times:
     def training(self, prompts: int) -> float:
         """Of a whole lesson of so many."""
         windows = math.ceil(_TAUGHT * prompts)
-        at_once = min(_WINDOWS, math.ceil(_READ / max(fmean(self.read) if self.read else 1.0, 1.0)))
+        at_once = min(WINDOWS_PER_STEP, math.ceil(PIECES_READ / max(fmean(self.read) if self.read else 1.0, 1.0)))
         return _BESIDES + self.step * max(MORE_STEPS, PASSES_ASKED * math.ceil(windows / at_once))
 
     def lesson(self, prompts: int, given: int, raced: int) -> Offer:

@@ -26,6 +26,8 @@ _ROWS = 4096  # dequantized at once
 # Weights made whole at once, always in the same place: it stays in the processor's cache and need not be asked of the
 # system again. Eight rows by 28 million weights: 14 ms instead of 83.
 _WHOLE = 3 << 16
+# Products in bfloat16 are compiled for each number of rows, which takes as long as some of them: a few numbers do.
+_ALIKE = 32
 LAYERS = torch.bfloat16 if torch.cpu.get_capabilities().get("avx512_bf16") else torch.float16
 _REORDERED = ("attn_q", "attn_k", "attn_v", "conv")  # tensors whose rows a processor may move; the others come in parts
 
@@ -59,7 +61,7 @@ class _Product(torch.autograd.Function):
 def multiplied(rows: Tensor, weight: Tensor) -> Tensor:
     """x W^T, (N, in) -> (N, out), without a gradient."""
     if weight.dtype == torch.bfloat16:
-        return (rows.bfloat16() @ weight.T).float()
+        return (_filled_up(rows) @ weight.T)[: len(rows)].float()
     found = rows.new_empty(len(rows), len(weight))
     for part, whole in _parts(rows, weight):
         torch.mm(rows, whole.T, out=found[:, part])
@@ -69,10 +71,17 @@ def multiplied(rows: Tensor, weight: Tensor) -> Tensor:
 def multiplied_back(gradient: Tensor, weight: Tensor) -> Tensor:
     """g W, (N, out) -> (N, in): the gradient of x."""
     if weight.dtype == torch.bfloat16:
-        return (gradient.bfloat16() @ weight).float()
+        return (_filled_up(gradient) @ weight)[: len(gradient)].float()
     found = gradient.new_empty(len(gradient), weight.shape[1])
     for part, whole in _parts(gradient, weight):
         found.addmm_(gradient[:, part], whole, beta=float(part.start > 0))
+    return found
+
+
+def _filled_up(rows: Tensor) -> Tensor:
+    """In bfloat16, with rows of zeros up to a multiple of _ALIKE."""
+    found = rows.new_zeros(-(-len(rows) // _ALIKE) * _ALIKE, rows.shape[1], dtype=torch.bfloat16)
+    found[: len(rows)] = rows
     return found
 
 

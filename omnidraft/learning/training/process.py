@@ -190,8 +190,6 @@ def _be_humble(job: Job) -> None:
     """Lowest useful priority, and no more threads than the job may have; libraries look for that when they load."""
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = str(job.threads)
-    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ[name] = "1"  # products in bfloat16 keep a program for each shape: 250 MB, for 3% of the time
     os.environ["TRANSFORMERS_VERBOSITY"] = "error"
     os.environ["HF_HUB_OFFLINE"] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"

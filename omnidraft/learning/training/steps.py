@@ -15,7 +15,7 @@ from omnidraft.errors import StorageError
 from omnidraft.learning.training.drafter import TorchDrafter
 from omnidraft.learning.training.evaluate import LOSSES, Loss, divergence
 from omnidraft.learning.training.teaching import Batch, Outcomes, Teaching, Window, batches
-from omnidraft.learning.update import Job, Update
+from omnidraft.learning.update import PIECES_READ, WINDOWS_PER_STEP, Job, Update
 from omnidraft.storage.files import pack_arrays, read_arrays, write_atomically
 
 # What the drafter knew before is kept: in training it is held to itself on text it draws itself. Trained on one
@@ -29,7 +29,7 @@ from omnidraft.storage.files import pack_arrays, read_arrays, write_atomically
 DRAWN = 8  # texts for one update
 SETS = 4  # of them; which one an update takes is up to its seed
 LENGTH = 96  # pieces of one text
-ROWS = 2  # texts of one optimizer step
+ROWS = 1  # texts of one optimizer step
 KEPT = 64  # pieces a position
 
 
@@ -90,8 +90,7 @@ def drawn_once(drafter: TorchDrafter, job: Job) -> Texts:
     return texts
 
 
-WINDOWS_PER_STEP = 8  # the paper's batch
-PIECES_READ, PIECES_LEARNED = 768, 384  # of one step: of long answers fewer windows do, and some of their tokens
+PIECES_LEARNED = PIECES_READ // 2  # of one step: of long answers some tokens do
 WARMUP = 2  # steps
 LOOKED_AT = 256  # positions that tell which pieces are common
 

@@ -182,9 +182,9 @@ def test_little_left_to_learn_takes_few_steps_also_where_no_new_answer_is_held_o
         return Estimate(np.full(tokens, share), np.full(tokens, share), np.zeros(tokens, np.int64))
 
     none = right(0.0, 0)
-    assert steps_left(40, {"new": none, "old": none}) == 40
-    assert steps_left(40, {"new": none, "old": right(0.75, 8)}) == 10
-    assert steps_left(40, {"new": right(0.5, 8), "old": right(0.75, 8)}) == 20
+    assert steps_left(80, {"new": none, "old": none}) == 80
+    assert steps_left(80, {"new": none, "old": right(0.75, 8)}) == 20
+    assert steps_left(80, {"new": right(0.5, 8), "old": right(0.75, 8)}) == 40
 
 
 @pytest.mark.slow
