@@ -213,11 +213,11 @@ def judge(before: Mapping[str, Estimate], after: Mapping[str, Estimate]) -> Verd
     """Compare the slices of `after` ("old", "new", "unseen") token by token.
 
     Accepted if acceptance rises over all held-out tokens and no slice of `ENOUGH` answers falls by more than its
-    standard error. Nor may more answers of such a slice clearly fall than rise: a loop that is learned by heart does not
-    pay for the others. Unseen answers may all be of one kind, so they alone cannot make up for any fall on those held
-    out, if these are enough. This is a filter and no proof. It does not ask for a rise beyond chance: what one update
-    brings is as small as the noise of a few answers, and training brings more often something than not. Behind 16
-    answers of mathematics all of eight drafters were better on others, by .020 to .054.
+    standard error. Nor may more answers of such a slice clearly fall than rise: a loop that is learned by heart does
+    not pay for the others. Unseen answers may all be of one kind, so they alone cannot make up for any fall on those
+    held out, if these are enough. This is a filter and no proof. It does not ask for a rise beyond chance: what one
+    update brings is as small as the noise of a few answers, and training brings more often something than not. Behind
+    16 answers of mathematics all of eight drafters were better on others, by .020 to .054.
     """
     changes = {name: after[name].combined - before[name].combined for name in after}
     everything = np.concatenate(list(changes.values())) if changes else np.zeros(0)
