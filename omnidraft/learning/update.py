@@ -115,7 +115,9 @@ class Update:
 MOST_NEW = 64  # new answers of one update; a backlog is worked off oldest first
 PASSES, STEPS = 2, 40
 MOST_ASKED, PASSES_ASKED = 512, 6  # of an update somebody asked for: one long one takes less than many short ones
-MORE_STEPS = 80  # of such a one, and where nothing is served yet: twelve long answers teach .25 then, with 40 .11
+# Of such a one, and where nothing is served yet: twelve long answers teach .25 then, with half of it .11 (measured
+# with as many windows in half the steps).
+MORE_STEPS = 80
 # Of one optimizer step; of long answers fewer windows do. With eight windows, the paper's batch, the same time taught
 # three quarters of it (80 answers of mathematics, read twice: held-out acceptance .661 to .677, with four .681).
 WINDOWS_PER_STEP, PIECES_READ = 4, 384
@@ -130,8 +132,9 @@ class Job:
     begin with unless there is a candidate trained from them, None: an adapter that changes nothing; inherited:
     conversations `start` was trained on. gated: publish
     only what is better than what is served; else every update. passes: over everything; least_steps: more passes while
-    that makes fewer steps, for a handful moves nothing (after 40 answers: mathematics .44 accepted with 40 steps at
-    least, .42 with 80, functions .25 and .27, for half the time). most_new: answers an update learns from at most,
+    that makes fewer steps, for a handful moves nothing (after 40 answers, with as many
+    windows in half the steps: mathematics .44 accepted with these at least, .42 with twice as many, functions .25 and
+    .27, for half the time). most_new: answers an update learns from at most,
     replayed ones not counted.
     """
 

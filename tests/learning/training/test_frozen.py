@@ -7,6 +7,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import Linear
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from omnidraft.learning.training.drafter import AdaptedLinear
 from omnidraft.learning.training.frozen import FrozenLinear, product
@@ -34,6 +35,28 @@ def test_in_bfloat16_it_is_the_product_but_for_what_that_rounds_and_so_is_its_gr
     for ours, exact in ((found, wanted), tuple(gradients)):
         assert ours.dtype == torch.float32
         assert (ours - exact).norm() < 0.005 * exact.norm()
+
+
+class RowsMultiplied(TorchDispatchMode):
+    """rows: of the left matrices of all products."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function is torch.ops.aten.mm.default:
+            self.rows.add(len(args[0]))
+        return function(*args, **(kwargs or {}))
+
+
+def test_products_in_bfloat16_are_compiled_for_few_numbers_of_rows():
+    weight = torch.randn(64, 48).bfloat16()
+    with RowsMultiplied() as seen:
+        for rows in range(1, 129):
+            x = torch.randn(rows, 48, requires_grad=True)
+            product(x, weight).sum().backward()
+    assert 1 <= len(seen.rows) <= 4
 
 
 @pytest.mark.parametrize("kept", [torch.float16, torch.bfloat16])
