@@ -113,11 +113,11 @@ def test_no_speedup_is_shown_of_a_race_under_way_or_of_too_few_answers():
 
 def test_a_lesson_says_beforehand_what_it_takes_and_one_of_ten_minutes_comes_first():
     job = a_race("raced", before=a_score(1.05))
-    job.times.pairs, job.times.answers, job.times.read, job.times.step = [10.0], [5.0], [200], 0.5
+    job.times.pairs, job.times.answers, job.times.read, job.times.step = [10.0], [5.0], [200], 0.25
     job.plan = replace(job.plan, lesson=topic_prompts("math", 80))
     job.plan = replace(job.plan, lesson=[*job.plan.lesson, *topic_prompts("code", 80), *topic_prompts("qa", 80)])
     shown = race.race(job)
-    assert "92 answers: about 10 min (8 min of answers, 73 s of training, 60 s of racing)" in shown
+    assert "92 answers: about 10 min (8 min of answers, 72 s of training, 60 s of racing)" in shown
     assert "240 answers: about" in shown
     assert "rule of thumb" in shown
     labels = [race.teach_label(offer) for offer in job.offers]
