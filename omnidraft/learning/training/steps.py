@@ -48,7 +48,7 @@ class Texts:
         ones, no, made = np.ones(n, np.int64), np.zeros(n, bool), []
         for ids, likeliest, p in zip(self.ids, self.likeliest, self.p, strict=True):
             node = Outcomes(likeliest[..., None], p, np.maximum(1 - p.sum(1), 0))
-            made.append(Window(ids, Teaching(ids[1:], np.arange(n), 0 * ones, ones, no, ~no, node, node)))
+            made.append(Window(ids, Teaching(ids[1:], np.arange(n), 0 * ones, ones, no, ~no, no, node, node)))
         return made
 
 
@@ -129,7 +129,7 @@ def train(
     rng = np.random.default_rng(job.seed)
     groups = _groups(parts, rng, least, job.passes)
     for number, group in enumerate(groups, 1):
-        chosen = _learned(group, rng)
+        chosen = learned(group, rng)
         positions, total = sum(len(batch.row) for batch in chosen), 0.0
         for batch in chosen:
             share = len(batch.row) / positions
@@ -146,14 +146,14 @@ def train(
         yield now
 
 
-def _learned(group: Sequence[Window], rng: np.random.Generator) -> list[Batch]:
-    """The step's batches: of long answers with some of their tokens, for what costs is the number of predictions, and
-    those of one answer are alike."""
-    found, share = list(batches(group)), PIECES_LEARNED / sum(w.positions for w in group)
-    if share >= 1:
-        return found
-    thinned = [batch.only(torch.from_numpy(rng.random(batch.tokens) < share)) for batch in found]
-    return [batch for batch in thinned if len(batch.row)] or found
+def learned(group: Sequence[Window], rng: np.random.Generator) -> list[Batch]:
+    """The step's batches without what is copied; of long answers with some of their tokens, for what costs is the
+    number of predictions, and those of one answer are alike."""
+    fresh = [batch.only(batch.positions.fresh) for batch in batches(group)]
+    share = PIECES_LEARNED / max(1, sum(len(batch.row) for batch in fresh))
+    drawn = [torch.from_numpy(rng.random(batch.tokens) < share)[batch.positions.token] for batch in fresh]
+    thinned = [batch.only(kept) for batch, kept in zip(fresh, drawn, strict=True)]
+    return [batch for batch in thinned if len(batch.row)]
 
 
 def _groups(parts: Sequence[Window], rng: np.random.Generator, least: int, passes: int) -> list[list[Window]]:

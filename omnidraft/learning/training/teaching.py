@@ -47,8 +47,9 @@ class Teaching(Generic[A]):
 
     piece: served piece, int64. token: index of the target token it belongs to, int64. depth: j, its place in that
     token's span, int64; length: the span, int64 (1: direct). split: the piece spells several target tokens, bool.
-    taught: the target's distribution was captured there, bool. node: projected distribution of the next piece. direct:
-    distribution over directly mapped tokens at the token's first piece (all "other" at depth > 0).
+    taught: the target's distribution was captured there, bool. copied: the token stands earlier in the text, behind
+    the same pieces, and a copy proposes it, bool. node: projected distribution of the next piece. direct: distribution
+    over directly mapped tokens at the token's first piece (all "other" at depth > 0).
     """
 
     piece: A
@@ -57,6 +58,7 @@ class Teaching(Generic[A]):
     length: A
     split: A
     taught: A
+    copied: A
     node: Outcomes[A]
     direct: Outcomes[A]
 
@@ -74,6 +76,11 @@ class Positions(Teaching[Tensor]):
     def is_direct(self) -> Tensor:
         """The token maps directly: one piece, and that piece spells nothing else."""
         return (self.length == 1) & ~self.split
+
+    @property
+    def fresh(self) -> Tensor:
+        """The drafter is asked there: what is copied is proposed without it."""
+        return ~self.copied
 
     @property
     def named(self) -> Tensor:
@@ -104,9 +111,26 @@ def teach(record: Record, table: ExpansionTable) -> Teaching[np.ndarray]:
     return Teaching(
         piece, token, depth, length, of_split,
         taught=record.counts[token] > 0,
+        copied=np.repeat(_copied(record), record.spans),
         node=node,
         direct=candidates.directly(token, depth, table),
     )  # fmt: skip
+
+
+COPIED = 6  # pieces in a row that stand in a text twice; of fewer, many mean nothing
+
+
+def _copied(record: Record) -> np.ndarray:
+    """Which tokens' pieces, (tokens,) bool, all end COPIED that stand earlier in the prompt's end or the answer."""
+    text = np.concatenate([record.prompt, record.pieces])
+    again = np.zeros(len(text), bool)
+    if len(text) >= COPIED:
+        runs = np.lib.stride_tricks.sliding_window_view(text, COPIED)
+        _, first, which = np.unique(runs, axis=0, return_index=True, return_inverse=True)
+        again[COPIED - 1 :] = first[which.ravel()] < np.arange(len(runs))
+    known = np.concatenate([[0], np.cumsum(again[len(record.prompt) :])])
+    ends = np.cumsum(record.spans)
+    return known[ends] - known[ends - record.spans] == record.spans
 
 
 def _groups(record: Record, table: ExpansionTable) -> tuple[np.ndarray, np.ndarray]:
@@ -270,9 +294,8 @@ class Batch:
     positions: Positions
     tokens: int
 
-    def only(self, tokens: Tensor) -> Batch:
-        """With the predictions of some target tokens alone, (T,) bool."""
-        kept = tokens[self.positions.token]
+    def only(self, kept: Tensor) -> Batch:
+        """With some of the predictions alone, (N,) bool."""
         return replace(self, row=self.row[kept], column=self.column[kept], positions=self.positions.at(kept))
 
 
