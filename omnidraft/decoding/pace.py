@@ -14,7 +14,7 @@ from time import monotonic
 
 from omnidraft.decoding.acceptance import KEEP, AcceptanceHead, Averages
 from omnidraft.decoding.passes import PassTimes
-from omnidraft.processes.trying import FIRST, Patience, Usual
+from omnidraft.processes.trying import FIRST, LAST, Patience, Usual
 
 # Plain rounds that a way to propose may lose before it is left, and those that a trial of it may.
 PURSE, TRIAL = 6.0, 2.0
@@ -27,9 +27,9 @@ class Proposer:
     gained long ago excuses nothing, so that it is never fuller than at first (Page's CUSUM, 1954). doubted: it lost
     against plain rounds of long ago, which the machine's slowing down would explain too: new ones decide."""
 
-    def __init__(self, *, left: bool = False) -> None:
+    def __init__(self, *, left: bool = False, patience: float = FIRST) -> None:
         self.purse = 0.0 if left else PURSE
-        self.patience = Patience()
+        self.patience = Patience(patience)
         self.gained, self.took = 0.0, 0.0  # tokens, and what they took in plain rounds; fading
         self.doubted = False
 
@@ -209,7 +209,8 @@ class Pace:
 
     def as_dict(self) -> dict:
         learned = {"averages": self.averages.as_list(), "head": self.head.as_dict()}
-        return (self.stored or self._times()) | learned | {"expected": self.expected, "left": self.draft.left}
+        judged = {"expected": self.expected, "left": self.draft.left, "patience": self.draft.patience.times}
+        return (self.stored or self._times()) | learned | judged
 
     @classmethod
     def from_dict(cls, data: Mapping) -> Pace:
@@ -221,6 +222,7 @@ class Pace:
         made = cls(tables[0], step, fixed)
         made._by_threads = {threads: PassTimes(table) for threads, table in tables.items()}
         made.averages, made.head = Averages.from_list(data["averages"]), AcceptanceHead.from_dict(data["head"])
-        made.expected, made.draft = bool(data["expected"]), Proposer(left=bool(data["left"]))
+        patience = min(max(FIRST, float(data.get("patience", FIRST))), LAST)  # that of every start would cost most
+        made.expected, made.draft = bool(data["expected"]), Proposer(left=bool(data["left"]), patience=patience)
         made.keep()
         return made

@@ -11,7 +11,7 @@ import pytest
 from omnidraft.decoding.drafting import FixedLength
 from omnidraft.decoding.pace import PURSE, Pace, Proposer
 from omnidraft.errors import SettingsError
-from omnidraft.processes.trying import Patience
+from omnidraft.processes.trying import FIRST, Patience
 from tests.decoding.simulation import COMPUTE_BOUND, FLAT, MEMORY_BOUND, Machine
 
 ROW, STEP = 0.014, 0.002
@@ -266,7 +266,12 @@ def test_an_interrupted_pass_changes_nothing():
 def test_survives_storage_and_refuses_nonsense():
     pace = Pace({1: 1.0, 4: 2.0}, 0.1)
     pace.observe_plain([1.4] * 8)
+    for _ in range(5):
+        pace.draft.patience.tried()
     again = Pace.from_dict(pace.as_dict())
+    assert again.draft.patience.times == pace.draft.patience.times == 32 * FIRST
+    before = {key: value for key, value in pace.as_dict().items() if key != "patience"}
+    assert Pace.from_dict(before).draft.patience.times == FIRST
     assert again.passes.seconds(4) == pytest.approx(pace.passes.seconds(4)) == pytest.approx(2.8)
     for passes in ({}, {2: 1.0}, {1: 0.0}, {1: float("nan")}):
         with pytest.raises(SettingsError):
