@@ -12,8 +12,8 @@ target. Per target token, along the pieces that were served (teacher forcing):
   greedy: every piece is the most likely one (with n-gram merging, greedy);
   overlap: product over its pieces of sum_o min(P(o), q(o)), the acceptance of drawing from q against the target's
   projected distribution P; only named outcomes count, two draws from "other" hardly ever agree.
-Tokens that are copied are not counted: there the drafter is not asked, and an answer that runs in a loop would count as
-much as all others. Drafting on its own context, the length rule and the sampler's filters are not in them.
+Tokens of a loop are not counted: easily learned by heart, those of one answer would pay for all others. Drafting on its
+own context, the length rule and the sampler's filters are not in them.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _per_token(drafter: TorchDrafter, batch: Batch) -> tuple[list[np.ndarray], n
     logq = drafter.output.logits(hidden, named) - total[:, None]
     hit = likeliest == at.piece
     both = torch.minimum(gather_log(logq, at.among(named).node.ids).exp(), at.node.p).sum(1)
-    starts = (at.depth == 0) & at.taught & at.fresh
+    starts = (at.depth == 0) & at.taught & ~at.looped
     found = [_product_per_token(v, batch)[at.token[starts]].numpy() for v in (hit.float(), both.clamp(0, 1))]
     return found, batch.row[starts].numpy()
 

@@ -147,12 +147,12 @@ def train(
 
 
 def learned(group: Sequence[Window], rng: np.random.Generator) -> list[Batch]:
-    """The step's batches without what is copied; of long answers with some of their tokens, for what costs is the
+    """The step's batches without what is a loop; of long answers with some of their tokens, for what costs is the
     number of predictions, and those of one answer are alike."""
-    fresh = [batch.only(batch.positions.fresh) for batch in batches(group)]
-    share = PIECES_LEARNED / max(1, sum(len(batch.row) for batch in fresh))
-    drawn = [torch.from_numpy(rng.random(batch.tokens) < share)[batch.positions.token] for batch in fresh]
-    thinned = [batch.only(kept) for batch, kept in zip(fresh, drawn, strict=True)]
+    found = [batch.only(~batch.positions.looped) for batch in batches(group)]
+    share = PIECES_LEARNED / max(1, sum(len(batch.row) for batch in found))
+    drawn = [torch.from_numpy(rng.random(batch.tokens) < share)[batch.positions.token] for batch in found]
+    thinned = [batch.only(kept) for batch, kept in zip(found, drawn, strict=True)]
     return [batch for batch in thinned if len(batch.row)]
 
 

@@ -47,8 +47,7 @@ class Teaching(Generic[A]):
 
     piece: served piece, int64. token: index of the target token it belongs to, int64. depth: j, its place in that
     token's span, int64; length: the span, int64 (1: direct). split: the piece spells several target tokens, bool.
-    taught: the target's distribution was captured there, bool. copied: the token stands earlier in the text, behind
-    the same pieces, and a copy proposes it, bool. node: projected distribution of the next piece. direct: distribution
+    taught: the target's distribution was captured there, bool. looped: the text runs in a loop there, bool. node: projected distribution of the next piece. direct: distribution
     over directly mapped tokens at the token's first piece (all "other" at depth > 0).
     """
 
@@ -58,7 +57,7 @@ class Teaching(Generic[A]):
     length: A
     split: A
     taught: A
-    copied: A
+    looped: A
     node: Outcomes[A]
     direct: Outcomes[A]
 
@@ -76,11 +75,6 @@ class Positions(Teaching[Tensor]):
     def is_direct(self) -> Tensor:
         """The token maps directly: one piece, and that piece spells nothing else."""
         return (self.length == 1) & ~self.split
-
-    @property
-    def fresh(self) -> Tensor:
-        """The drafter is asked there: what is copied is proposed without it."""
-        return ~self.copied
 
     @property
     def named(self) -> Tensor:
@@ -111,23 +105,26 @@ def teach(record: Record, table: ExpansionTable) -> Teaching[np.ndarray]:
     return Teaching(
         piece, token, depth, length, of_split,
         taught=record.counts[token] > 0,
-        copied=np.repeat(_copied(record), record.spans),
+        looped=np.repeat(_looped(record), record.spans),
         node=node,
         direct=candidates.directly(token, depth, table),
     )  # fmt: skip
 
 
-COPIED = 6  # pieces in a row that stand in a text twice; of fewer, many mean nothing
+IN_A_ROW, TIMES = 6, 2  # so many pieces that have stood in a text so often: it runs in a loop
 
 
-def _copied(record: Record) -> np.ndarray:
-    """Which tokens' pieces, (tokens,) bool, all end COPIED that stand earlier in the prompt's end or the answer."""
+def _looped(record: Record) -> np.ndarray:
+    """Which tokens' pieces, (tokens,) bool, all end IN_A_ROW that stand TIMES in the prompt's end or the answer before
+    them."""
     text = np.concatenate([record.prompt, record.pieces])
     again = np.zeros(len(text), bool)
-    if len(text) >= COPIED:
-        runs = np.lib.stride_tricks.sliding_window_view(text, COPIED)
-        _, first, which = np.unique(runs, axis=0, return_index=True, return_inverse=True)
-        again[COPIED - 1 :] = first[which.ravel()] < np.arange(len(runs))
+    if len(text) >= IN_A_ROW:
+        runs = np.lib.stride_tricks.sliding_window_view(text, IN_A_ROW)
+        _, which = np.unique(runs, axis=0, return_inverse=True)
+        order = np.argsort(which.ravel(), kind="stable")
+        equal = which.ravel()[order]
+        again[IN_A_ROW - 1 + order] = np.arange(len(runs)) - np.searchsorted(equal, equal) >= TIMES
     known = np.concatenate([[0], np.cumsum(again[len(record.prompt) :])])
     ends = np.cumsum(record.spans)
     return known[ends] - known[ends - record.spans] == record.spans

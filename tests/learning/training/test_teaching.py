@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from omnidraft.learning.training import steps
-from omnidraft.learning.training.teaching import COPIED, collate, teach, windows
+from omnidraft.learning.training.teaching import IN_A_ROW, TIMES, collate, teach, windows
 from tests.learning import toy
 
 TABLE = toy.table()
@@ -56,18 +56,18 @@ def test_windows_teach_every_piece_once_in_its_own_context(longest):
     assert at == len(whole)
 
 
-def test_a_token_counts_as_copied_whose_last_pieces_all_stand_earlier_in_prompt_or_answer():
+def test_a_token_is_of_a_loop_whose_last_pieces_all_stood_twice_in_prompt_or_answer():
     rng = np.random.default_rng(9)
     targets = rng.choice([0, 1, 3, 4, 5, 7], 120)
-    targets[80:95] = targets[20:35]
-    record = toy.record(targets.tolist(), toy.random_p(rng, 120), 4, prompt=np.array([1, 2] * COPIED + [3]))
+    targets[60:75] = targets[80:95] = targets[20:35]
+    record = toy.record(targets.tolist(), toy.random_p(rng, 120), 4, prompt=np.array([1, 2] * IN_A_ROW + [3]))
     text = [*record.prompt.tolist(), *record.pieces.tolist()]
-    runs = [tuple(text[max(0, i + 1 - COPIED) : i + 1]) for i in range(len(text))]
-    again = [len(run) == COPIED and run in runs[:i] for i, run in enumerate(runs)][len(record.prompt) :]
-    ends = np.cumsum(record.spans)
+    runs = [tuple(text[max(0, i + 1 - IN_A_ROW) : i + 1]) for i in range(len(text))]
+    again = [len(run) == IN_A_ROW and runs[:i].count(run) >= TIMES for i, run in enumerate(runs)]
+    ends = len(record.prompt) + np.cumsum(record.spans)
     wanted = [all(again[end - n : end]) for end, n in zip(ends, record.spans, strict=True)]
-    assert 10 <= sum(wanted) < 60
-    assert teach(record, TABLE).copied.tolist() == np.repeat(wanted, record.spans).tolist()
+    assert 8 <= sum(wanted) < 20
+    assert teach(record, TABLE).looped.tolist() == np.repeat(wanted, record.spans).tolist()
 
 
 def test_of_a_loop_no_more_is_learned_than_its_beginning():
@@ -76,6 +76,7 @@ def test_of_a_loop_no_more_is_learned_than_its_beginning():
     other = toy.record([8, 1, 0, 2, 7, 4, 3, 5, 6, 9], toy.random_p(rng, 10), 4)
     parts = [*windows(loop, TABLE), *windows(other, TABLE)]
     learned = steps.learned(parts, rng)
-    assert sum(len(batch.row) for batch in learned) == COPIED + len(other.pieces)
-    assert not any(batch.positions.copied.any() for batch in learned)
-    assert collate(parts).positions.copied.sum() == 200 - COPIED
+    begin = IN_A_ROW + TIMES - 1
+    assert sum(len(batch.row) for batch in learned) == begin + len(other.pieces)
+    assert not any(batch.positions.looped.any() for batch in learned)
+    assert collate(parts).positions.looped.sum() == 200 - begin
