@@ -47,8 +47,9 @@ class Teaching(Generic[A]):
 
     piece: served piece, int64. token: index of the target token it belongs to, int64. depth: j, its place in that
     token's span, int64; length: the span, int64 (1: direct). split: the piece spells several target tokens, bool.
-    taught: the target's distribution was captured there, bool. looped: the text runs in a loop there, bool. node: projected distribution of the next piece. direct: distribution
-    over directly mapped tokens at the token's first piece (all "other" at depth > 0).
+    taught: the target's distribution was captured there, bool. looped: the text runs in a loop there, bool. node:
+    projected distribution of the next piece. direct: distribution over directly mapped tokens at the token's first
+    piece (all "other" at depth > 0).
     """
 
     piece: A
