@@ -126,13 +126,10 @@ def cache_html(session: Session) -> str:
         return '<p class="od-none">The cache of a family shows here once a model of it is loaded.</p>'
     s = ngrams.stats()
     facts = [
-        ("n-grams", count(s["entries"])),
-        ("learned", count(s["entries"] - s["seeded"])),
-        ("seeded, in what room is left", count(s["seeded"])),
+        ("n-grams learned", count(s["entries"])),
         ("size", size(s["bytes"])),
         ("hit rate", percent(s["hit_rate"])),
-        ("learned ones evicted", count(s["evictions"])),
-        ("seeded ones that made room", count(s["seeds_gone"])),
+        ("evicted", count(s["evictions"])),
     ]
     cells = "".join(f"<div><b>{value}</b><small>{name}</small></div>" for name, value in facts)
     rows = "".join(_ngram(text, hits) for text, hits, _ in ngrams.top(TOP) if hits)

@@ -216,7 +216,7 @@ def _cost(cell: Cell) -> dict[str, float]:
         refused = sum(not update["published"] for update in cell["updates"])
         return {"training_seconds": cell["seconds"], "training_cpu": cell["cpu"],
                 "updates": len(cell["updates"]), "refused": refused}  # fmt: skip
-    return {"cache_learned": cell["cache"]["entries"] - cell["cache"]["seeded"]} if "cache" in cell else {}
+    return {"cache_learned": cell["cache"]["entries"]} if "cache" in cell else {}
 
 
 def costs(found: Sequence[Cell]) -> list[dict[str, Any]]:

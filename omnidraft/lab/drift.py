@@ -281,7 +281,7 @@ class DriftRun:
             tokens=trace.tokens,
             passes=trace.passes,
             decode=trace.decode,
-            cache_learned=cached["entries"] - cached["seeded"],
+            cache_learned=cached["entries"],
             switch=index > 0 and self._segments[index] != self._segments[index - 1],
             adapter="/".join(served.parts[-3:-1]) if served else None,
             seconds=turn.took[FIXED] + perf_counter() - began,

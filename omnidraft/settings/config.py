@@ -152,11 +152,13 @@ class CacheSettings:
     policy: str = choice(
         "lru",
         ("lru", "lfu", "lfu-aging"),
-        "What goes first when the cache is full, behind all that was seeded: what was not used for longest (lru), what "
-        "was used least (lfu), or that, with old uses counting less (lfu-aging).",
+        "What goes first when the cache is full: what was not used for longest (lru), what was used least (lfu), or "
+        "that, with old uses counting less (lfu-aging).",
     )
     seed: bool = switch(
-        True, "Fill a new cache from the two vocabularies, so that the first answer already merges.", expert=True
+        True,
+        "Merge also what was not learned yet, by the two vocabularies, so that the first answer already merges.",
+        expert=True,
     )
 
     def __post_init__(self) -> None:

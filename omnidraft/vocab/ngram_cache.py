@@ -3,17 +3,14 @@
 An entry is a target token and its expansion in drafter pieces. Learned online from verified tokens, kept in SQLite
 once per answer, looked up in a trie in memory. Knows no models.
 
-Seeding (ours): whatever capacity the learned entries leave is filled from the vocabulary itself, lowest target id
-first, which in a BPE vocabulary is the order of merging and so a good proxy for frequency. Seeds are a function of
-the pair and the free capacity: they are never stored, and a verified token makes its seed a learned entry.
+Seeding (ours): what was not learned yet, the two vocabularies say themselves (`PairMap.merges`), so that the first
+answer merges as the hundredth does. Then the cache tells which of several tokens are said, and how often.
 """
 
 from __future__ import annotations
 
-import gc
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from pathlib import Path
@@ -23,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from omnidraft.errors import StorageError
 from omnidraft.settings.config import CacheSettings
 from omnidraft.vocab.exact import Trie
-from omnidraft.vocab.pair_map import PairMap
+from omnidraft.vocab.pair_map import Merges, PairMap
 
 if TYPE_CHECKING:
     from omnidraft.vocab.ngram_store import NgramStore
@@ -42,10 +39,11 @@ class NgramCache:
         self._store = store
         self._lock = RLock()
         self._entries: dict[int, Entry] = {}
-        self._trie, self._visible = Trie(), Trie()
+        self._trie = self._learned = Trie()  # what is looked in: nothing while the cache is off
+        self._merges: Merges | None = None
         self._order = EvictionOrder(settings.policy)
-        self._bytes = self._tick = self._age = self._seeds = 0
-        self._hits = self._lookups = self._evictions = self._seeds_gone = 0
+        self._bytes = self._tick = self._age = 0
+        self._hits = self._lookups = self._evictions = 0
         self._changed: set[int] = set()
         self._gone: set[int] = set()
         self._load()
@@ -68,22 +66,27 @@ class NgramCache:
         return target_id in self._entries
 
     def matches(self, pieces: Sequence[int], start: int) -> list[tuple[int, int]]:
-        """(length, target id) of every cached n-gram that `pieces` holds at `start`, longest first."""
-        return self._visible.matches(pieces, start)
+        """(length, target id) of every known n-gram that `pieces` holds at `start`, longest first."""
+        found = self._learned.matches(pieces, start)
+        if self._merges is not None and (known := self._merges.matches(pieces, start)):
+            return sorted({*found, *known}, reverse=True) if found else known
+        return found
 
     def could_grow(self, pieces: Sequence[int], start: int) -> bool:
-        """Whether `pieces[start:]` is a proper prefix of a cached n-gram."""
-        return self._visible.could_grow(pieces, start)
+        """Whether `pieces[start:]` is a proper prefix of a known n-gram."""
+        known = self._merges is not None and self._merges.could_grow(pieces, start)
+        return known or self._learned.could_grow(pieces, start)
 
     def through(self, pieces: Sequence[int], most: int) -> list[tuple[int, float]]:
-        """(target id, weight) of the `most` heaviest cached n-grams that begin with `pieces`, heaviest first."""
-        found = [(token, self.weight(token)) for token in self._visible.beginning(pieces)]
-        return sorted(found, key=lambda item: -item[1])[:most]
+        """(target id, weight) of the `most` heaviest known n-grams that begin with `pieces`, heaviest first."""
+        known = self._merges.beginning(pieces) if self._merges is not None else []
+        tokens = dict.fromkeys([*self._learned.beginning(pieces), *known])
+        return sorted(((token, self.weight(token)) for token in tokens), key=lambda item: -item[1])[:most]
 
     def weight(self, target_id: int) -> float:
-        """For choosing between n-grams: its hits, 0.5 for a seed, 0.0 if it is not cached."""
+        """For choosing between n-grams: its hits; 0.5 for one that the vocabularies know and nobody said yet."""
         entry = self._entries.get(target_id)
-        return 0.0 if entry is None else max(float(entry.hits), 0.5)
+        return float(entry.hits) if entry is not None else 0.5 * self.settings.seed
 
     def learn(self, target_id: int, source: str | None = None) -> None:
         """A verified target token: insert its n-gram, or count a hit. Tokens of one piece are ignored.
@@ -103,8 +106,6 @@ class NgramCache:
                     return
             else:
                 self._hits += 1
-                self._seeds -= entry.seeded
-                entry.seeded = False
             entry.hits += 1
             entry.last_use = self._tick
             entry.key = entry.hits + self._age
@@ -125,7 +126,7 @@ class NgramCache:
             self._gone.clear()
 
     def resize(self, settings: CacheSettings) -> None:
-        """Take new settings at once: evict down to a smaller capacity, or reseed what became free."""
+        """Take new settings at once: evict down to a smaller capacity."""
         with self._lock:
             if settings.policy != self.settings.policy:
                 self._order = EvictionOrder(settings.policy)
@@ -134,25 +135,13 @@ class NgramCache:
             self._apply(settings)
 
     def clear(self) -> None:
-        """Forget everything learned, in the file as well; seeds, which hold nothing of the user's, come back."""
+        """Forget everything, in the file as well."""
         with self._lock:
-            for token in [entry.target_id for entry in self._entries.values() if not entry.seeded]:
+            for token in [*self._entries]:
                 self._remove(token)
             self.commit()
             if self._store is not None:
                 self._store.purge()
-            self.seed()
-
-    def seed(self) -> None:
-        """Fill free capacity from the vocabulary, lowest target id first, if the settings want it."""
-        if not (self.settings.seed and self.settings.enabled):
-            return
-        with self._lock, _collector_paused():
-            for target_id in self._ngram_ids():
-                if target_id not in self._entries:
-                    if not self._fits(self._size(target_id)):
-                        break
-                    self._order.place(self._insert(Entry(target_id, self._size(target_id), seeded=True)))
 
     def close(self) -> None:
         """Commit and release the file. What cannot be written then is lost: it is worth some speed, no more."""
@@ -166,17 +155,15 @@ class NgramCache:
 
     def stats(self) -> dict[str, Any]:
         """Counts; bytes as the MB capacity counts them; hits of lookups = emitted n-gram tokens that were cached;
-        evictions: learned entries that there was no room for; seeds_gone: seeds, which go before any of those."""
+        evictions: entries that there was no room for."""
         with self._lock:
             return {
                 "entries": len(self._entries),
-                "seeded": self._seeds,
                 "bytes": self._bytes,
                 "hits": self._hits,
                 "lookups": self._lookups,
                 "hit_rate": self._hits / self._lookups if self._lookups else None,
                 "evictions": self._evictions,
-                "seeds_gone": self._seeds_gone,
                 "capacity": self.settings.capacity,
                 "unit": self.settings.unit,
                 "policy": self.settings.policy,
@@ -190,13 +177,10 @@ class NgramCache:
 
     def _apply(self, settings: CacheSettings) -> None:
         self.settings = settings
-        self._visible = self._trie if settings.enabled else Trie()
-        if not settings.seed:
-            for token in [entry.target_id for entry in self._entries.values() if entry.seeded]:
-                self._remove(token)
+        self._learned = self._trie if settings.enabled else Trie()
+        self._merges = self.pair.merges if settings.enabled and settings.seed else None
         while not self._fits(0):
             self._evict()
-        self.seed()
 
     def _admit(self, target_id: int) -> Entry | None:
         """Make room for an n-gram and insert it; None if it is larger than the whole cache."""
@@ -217,37 +201,28 @@ class NgramCache:
         target_id = self._order.lowest()
         assert target_id is not None, "the cache counts entries that its eviction order does not know"
         entry = self._entries[target_id]
-        if not entry.seeded and self.settings.policy == "lfu-aging":
+        if self.settings.policy == "lfu-aging":
             self._age = entry.key
-        self._seeds_gone += entry.seeded
-        self._evictions += not entry.seeded
+        self._evictions += 1
         self._remove(target_id)
 
     def _insert(self, entry: Entry) -> Entry:
         self._entries[entry.target_id] = entry
         self._bytes += entry.size
-        self._seeds += entry.seeded
         self._trie.insert(self.pair.expansions[entry.target_id], entry.target_id)
         return entry
 
     def _remove(self, target_id: int) -> None:
         entry = self._entries.pop(target_id)
         self._bytes -= entry.size
-        self._seeds -= entry.seeded
         self._order.discard(target_id)
         self._trie.remove(self.pair.expansions[target_id])
         self._changed.discard(target_id)
-        if not entry.seeded:
-            self._gone.add(target_id)
+        self._gone.add(target_id)
 
     def _canonical(self, target_id: int) -> int:
         """The preferred one of several target ids with the same bytes: they would share one expansion."""
         return self.pair.target.by_bytes.get(self.pair.target.pieces[target_id], target_id)
-
-    def _ngram_ids(self) -> Iterator[int]:
-        for target_id, pieces in enumerate(self.pair.expansions):
-            if len(pieces) > 1 and self._canonical(target_id) == target_id:
-                yield target_id
 
     def _size(self, target_id: int) -> int:
         return ENTRY_BYTES + PIECE_BYTES * len(self.pair.expansions[target_id])
@@ -257,10 +232,9 @@ class NgramCache:
             return
         age = self._store.meta.get("age", 0)
         self._age = age if isinstance(age, int) else 0
-        with _collector_paused():
-            for target_id, row in self._store.rows:
-                if not (isinstance(row, list) and self._restore(target_id, row)):
-                    self._gone.add(target_id)
+        for target_id, row in self._store.rows:
+            if not (isinstance(row, list) and self._restore(target_id, row)):
+                self._gone.add(target_id)
         self._store.rows = []
 
     def _restore(self, target_id: int, row: list) -> bool:
@@ -272,22 +246,10 @@ class NgramCache:
             return False
         if self._canonical(target_id) != target_id or not all(type(name) is str for name in sources):
             return False
-        entry = Entry(target_id, self._size(target_id), hits, last_use, key, False, sources)
+        entry = Entry(target_id, self._size(target_id), hits, last_use, key, sources)
         self._order.place(self._insert(entry))
         self._tick = max(self._tick, last_use)
         return True
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Building tens of thousands of small objects, none of them garbage, would set off the collector in vain."""
-    running = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if running:
-            gc.enable()
 
 
 Rank = tuple[int, ...]
@@ -310,7 +272,6 @@ class Entry:
     hits: int = 0
     last_use: int = 0
     key: int = 0
-    seeded: bool = False
     sources: list[str] = field(default_factory=list)
 
     def note(self, source: str | None) -> None:
@@ -322,14 +283,12 @@ class Entry:
 
 def rank(entry: Entry, policy: str) -> Rank:
     """Total order of eviction under `policy`, lowest first."""
-    if entry.seeded:
-        return (0, -entry.target_id)
     if policy == "lru":
-        return (1, entry.last_use)
+        return (entry.last_use,)
     if policy == "lfu":
-        return (1, entry.hits, entry.last_use)
+        return (entry.hits, entry.last_use)
     if policy == "lfu-aging":
-        return (1, entry.key, entry.last_use)
+        return (entry.key, entry.last_use)
     raise ValueError(f"no such policy: {policy}")
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 
 _FORMAT = 1
+_PIECES = 4  # of an n-gram that is merged before it was learned: longer ones are hardly ever drafted whole
+_LONGER = 6  # of such n-grams that begin alike, those that are remembered
 _log = logging.getLogger(__name__)
 
 
@@ -72,6 +75,11 @@ class PairMap:
             known = self._splits[d] = self._split(d)
         return known
 
+    @cached_property
+    def merges(self) -> Merges:
+        """The n-grams of the pair that are worth knowing before they are said."""
+        return Merges(self.target, self.expansions)
+
     @property
     def shared(self) -> int:
         """Distinct byte strings that are a token of both."""
@@ -86,6 +94,44 @@ class PairMap:
             return tuple(self.target.encode_bytes(self.drafter.pieces[d]))
         except ValueError:
             return ()
+
+
+class Merges:
+    """The shorter n-grams of two vocabularies, found by the pieces they are or begin with. Of tokens with the same
+    bytes it has the preferred one."""
+
+    def __init__(self, target: Vocabulary, expansions: Sequence[tuple[int, ...]]) -> None:
+        self._whole: dict[tuple[int, ...], int] = {}
+        self._through: dict[tuple[int, ...], list[int]] = {}
+        for token, pieces in enumerate(expansions):
+            if 1 < len(pieces) <= _PIECES and target.by_bytes.get(target.pieces[token], token) == token:
+                self._whole[pieces] = token
+                for end in range(1, len(pieces)):
+                    longer = self._through.setdefault(pieces[:end], [])
+                    if len(longer) < _LONGER:
+                        longer.append(token)
+
+    def matches(self, pieces: Sequence[int], start: int) -> list[tuple[int, int]]:
+        """(length, target id) of every n-gram that `pieces` holds at `start` < len(pieces), longest first."""
+        found: list[tuple[int, int]] = []
+        end, beginning = start + 1, (pieces[start],)
+        while end < len(pieces) and beginning in self._through:
+            end += 1
+            beginning = tuple(pieces[start:end])
+            if (token := self._whole.get(beginning)) is not None:
+                found.append((end - start, token))
+        found.reverse()
+        return found
+
+    def could_grow(self, pieces: Sequence[int], start: int) -> bool:
+        """Whether `pieces[start:]` is a proper prefix of an n-gram."""
+        return tuple(pieces[start:]) in self._through
+
+    def beginning(self, pieces: Sequence[int]) -> list[int]:
+        """Target ids of n-grams that begin with `pieces`, or are just these; of very many the first ones, which in a
+        BPE vocabulary are the most frequent."""
+        whole = self._whole.get(tuple(pieces))
+        return [*([whole] if whole is not None else []), *self._through.get(tuple(pieces), [])]
 
 
 def _compute(drafter: Vocabulary, target: Vocabulary, drafter_ids: int, target_ids: int):

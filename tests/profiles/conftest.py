@@ -64,8 +64,7 @@ def filled(pair, tmp_path_factory):
         store.append(chat.id, "user", "Tell me about walruses.")
         store.append(chat.id, "assistant", "They are large.", meta={"seed": 1})
     cache = NgramCache.open(paths.ngrams, pair, SETTINGS.cache)
-    cache.seed()
-    cache.commit()
+    cache.learn(next(token for token, pieces in enumerate(pair.expansions) if len(pieces) > 1))
     cache.close()
     with ReplayStore(paths.replay) as replay:
         for number in range(40):

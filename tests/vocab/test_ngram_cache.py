@@ -34,7 +34,7 @@ def ids(pair, count: int) -> list[int]:
 
 
 def learned(cache: NgramCache) -> set[int]:
-    return {token for token, entry in cache._entries.items() if not entry.seeded}
+    return {*cache._entries}
 
 
 def stored(path, pair) -> set[int]:
@@ -69,29 +69,19 @@ class BruteForce:
 
     def evict(self) -> None:
         def order(item):
-            token, entry = item
-            if entry["seeded"]:
-                return (0, -token)
+            _, entry = item
             keys = {"lru": [], "lfu": [entry["hits"]], "lfu-aging": [entry["key"]]}[self.settings.policy]
-            return (1, *keys, entry["used"])
+            return (*keys, entry["used"])
 
         token, entry = sorted(self.entries.items(), key=order)[0]
-        if self.settings.policy == "lfu-aging" and not entry["seeded"]:
+        if self.settings.policy == "lfu-aging":
             self.age = entry["key"]
         del self.entries[token]
 
     def resize(self, settings) -> None:
         self.settings = settings
-        if not settings.seed:
-            self.entries = {t: e for t, e in self.entries.items() if not e["seeded"]}
         while self.used() > self.limit():
             self.evict()
-        if settings.seed:
-            for token in ids(self.pair, 10**6):
-                if token not in self.entries:
-                    if self.used() + self.cost(token) > self.limit():
-                        break
-                    self.entries[token] = {"seeded": True, "hits": 0, "key": 0, "used": 0}
 
     def learn(self, token) -> None:
         self.tick += 1
@@ -103,7 +93,7 @@ class BruteForce:
             self.entries[token] = {"hits": 0}
         entry = self.entries[token]
         entry["hits"] += 1
-        entry.update(seeded=False, used=self.tick, key=entry["hits"] + self.age)
+        entry.update(used=self.tick, key=entry["hits"] + self.age)
 
 
 cache_settings = st.builds(
@@ -111,24 +101,8 @@ cache_settings = st.builds(
     capacity=st.integers(1, 6),
     unit=st.sampled_from(["entries", "MB"]),
     policy=st.sampled_from(POLICIES),
-    seed=st.booleans(),
+    seed=st.just(False),
 )
-
-
-def test_seeds_make_room_before_anything_learned_is_evicted_and_are_counted_apart():
-    pair = pair_map("tiny-drafter", "tiny-target-a")
-    cache = NgramCache.open(None, pair, CacheSettings(capacity=100))
-    assert cache.stats()["seeded"] == 100
-    gone = lambda: (cache.stats()["evictions"], cache.stats()["seeds_gone"])  # noqa: E731
-    learned = ids(pair, 400)[-40:]
-    for number, token in enumerate(learned, 1):
-        cache.learn(token)
-        assert gone() == (0, number), "a seed made room"
-    assert all(token in cache for token in learned)
-    cache.resize(CacheSettings(capacity=30))
-    assert (cache.stats()["entries"], *gone()) == (30, 10, 100)
-    cache.resize(CacheSettings(capacity=60, seed=False))
-    assert gone() == (10, 100), "what is not wanted any more was not evicted"
 
 
 @settings(max_examples=150, deadline=None)
@@ -146,12 +120,9 @@ def test_eviction_follows_the_brute_force_model(first, steps):
         else:
             cache.resize(step)
             model.resize(step)
-        assert {t: (e.seeded, e.hits) for t, e in cache._entries.items()} == {
-            t: (e["seeded"], e["hits"]) for t, e in model.entries.items()
-        }
+        assert {t: e.hits for t, e in cache._entries.items()} == {t: e["hits"] for t, e in model.entries.items()}
         stats = cache.stats()
         assert stats["entries"] == len(model.entries)
-        assert stats["seeded"] == sum(e["seeded"] for e in model.entries.values())
         assert stats["bytes"] == sum(cache._size(t) for t in model.entries)
     found = {token for token in ids(pair, 400) if (len(pair.expansions[token]), token) in _matches(cache, pair, token)}
     assert found == set(cache._entries) & set(ids(pair, 400))
@@ -162,14 +133,12 @@ def _matches(cache, pair, token):
 
 
 @settings(max_examples=60, deadline=None)
-@given(
-    steps=st.lists(st.integers(0, 25), min_size=1, max_size=60), policy=st.sampled_from(POLICIES), seed=st.booleans()
-)
-def test_what_is_there_and_goes_first_survives_a_restart(tmp_path_factory, steps, policy, seed):
+@given(steps=st.lists(st.integers(0, 25), min_size=1, max_size=60), policy=st.sampled_from(POLICIES))
+def test_what_is_there_and_goes_first_survives_a_restart(tmp_path_factory, steps, policy):
     pair = pair_map("tiny-drafter", "tiny-target-a")
     tokens = ids(pair, 400)[::15]
     path = tmp_path_factory.mktemp("cache") / "ngrams.sqlite"
-    settings_ = CacheSettings(capacity=5, policy=policy, seed=seed)
+    settings_ = CacheSettings(capacity=5, policy=policy)
     model = BruteForce(pair, len, settings_)
     for start in range(0, len(steps), 20):
         cache = NgramCache.open(path, pair, settings_)
@@ -183,17 +152,40 @@ def test_what_is_there_and_goes_first_survives_a_restart(tmp_path_factory, steps
 
 
 def test_turning_seeding_or_the_cache_off_takes_effect_at_once(pair):
+    said, unsaid = ids(pair, 2)
     cache = NgramCache.open(None, pair, CacheSettings(capacity=50))
-    cache.learn(ids(pair, 1)[0])
-    pieces = pair.expansions[ids(pair, 1)[0]]
+    cache.learn(said)
+    known = lambda: [bool(_matches(cache, pair, token)) for token in (said, unsaid)]  # noqa: E731
+    assert known() == [True, True]
     cache.resize(CacheSettings(capacity=50, seed=False))
-    assert len(cache) == 1
+    assert known() == [True, False]
     cache.resize(CacheSettings(capacity=50, enabled=False))
-    assert cache.matches(pieces, 0) == []
-    cache.learn(ids(pair, 2)[1])
-    assert learned(cache) == {ids(pair, 1)[0]}
+    assert known() == [False, False]
+    cache.learn(unsaid)
+    assert learned(cache) == {said}
     cache.resize(CacheSettings(capacity=50))
-    assert cache.matches(pieces, 0) != []
+    assert known() == [True, True]
+
+
+def test_what_was_learned_and_what_the_vocabularies_know_is_found_together(pair):
+    """Against looking through all of them; n-grams too long to be known before they are learned among them."""
+    cache = NgramCache.open(None, pair, CacheSettings())
+    long = [token for token, pieces in enumerate(pair.expansions) if len(pieces) > 4]
+    for token in long[::2]:
+        cache.learn(token)
+    known = {pair.expansions[t]: t for t in ids(pair, 10**6) if len(pair.expansions[t]) <= 4 or t in long[::2]}
+    assert len(long) > 10
+    for token in [*ids(pair, 10**6)[::7], *long]:
+        text = (*pair.expansions[token], 5, 6)
+        found = [(n, known[text[:n]]) for n in range(len(text), 1, -1) if text[:n] in known]
+        assert cache.matches(text, 0) == found
+        for n in range(1, len(text) + 1):
+            grows = any(pieces[:n] == text[:n] and len(pieces) > n for pieces in known)
+            assert cache.could_grow(text[:n], 0) == grows
+            behind = {t for pieces, t in known.items() if pieces[:n] == text[:n]}
+            through = [t for t, _ in cache.through(text[:n], 6)]
+            assert set(through) <= behind
+            assert len(through) == min(len(behind), 6)
 
 
 def test_weights_follow_hits(pair):
@@ -201,9 +193,11 @@ def test_weights_follow_hits(pair):
     cache = NgramCache.open(None, pair, CacheSettings(capacity=2))
     cache.learn(twice)
     cache.learn(twice)
-    assert [cache.weight(token) for token in (seed, twice, never)] == [0.5, 2.0, 0.0]
+    assert [cache.weight(token) for token in (seed, twice)] == [0.5, 2.0]
+    cache.resize(CacheSettings(capacity=2, seed=False))
+    assert cache.weight(never) == 0.0
     assert cache.top(1) == [(pair.target.pieces[twice], 2, pair.expansions[twice])]
-    assert cache.stats()["hit_rate"] == 1.0
+    assert cache.stats()["hit_rate"] == 0.5
 
 
 def test_single_pieces_and_ends_of_generation_are_not_learned(pair):
@@ -315,13 +309,13 @@ def test_a_writer_thread_that_dies_meanwhile_is_an_error_and_not_a_hang(pair, pa
     assert "does not answer" in caplog.text
 
 
-def test_clearing_leaves_only_seeds_and_no_trace_in_the_file(pair, path):
+def test_clearing_leaves_nothing_and_no_trace_in_the_file(pair, path):
     cache = NgramCache.open(path, pair, CacheSettings(capacity=30))
     for token in ids(pair, 200)[100:120]:
         cache.learn(token, "secret-chat")
     cache.commit()
     cache.clear()
-    assert cache.stats()["seeded"] == len(cache) == 30
+    assert len(cache) == 0
     for file in path.parent.iterdir():
         assert b"secret-chat" not in file.read_bytes(), file
     cache.close()

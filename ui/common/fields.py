@@ -31,7 +31,7 @@ NO_GPU = "This build of llama.cpp computes on the processor only, so there is no
 TITLES = {
     "draft.enabled": "Drafting",
     "cache.enabled": "Merge n-grams",
-    "cache.seed": "Fill from the vocabularies",
+    "cache.seed": "Merge by the vocabularies",
     "learning.enabled": "Learn in idle time",
     "templates": "Chat templates of your own",
     "unload_after": "Unload when idle (minutes)",
