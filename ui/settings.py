@@ -125,9 +125,10 @@ def cache_html(session: Session) -> str:
     if ngrams is None:
         return '<p class="od-none">The cache of a family shows here once a model of it is loaded.</p>'
     s = ngrams.stats()
+    counted, room = s["unit"] == "entries", f" of {count(s['capacity'])}"
     facts = [
-        ("n-grams learned", count(s["entries"])),
-        ("size", size(s["bytes"])),
+        ("n-grams learned", count(s["entries"]) + (room if counted else "")),
+        ("size", size(s["bytes"]) + ("" if counted else f"{room} MB")),
         ("hit rate", percent(s["hit_rate"])),
         ("evicted", count(s["evictions"])),
     ]

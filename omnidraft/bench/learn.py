@@ -111,7 +111,7 @@ class _Run:
     def _caches(self) -> dict[str, CacheSettings]:
         """The conditions of a cache alone."""
         sizes: list[Any] = [int(size) if size.isdecimal() else size for size in self._plan.capacity]
-        sized = [CacheSettings(capacity=size, policy=policy) for size in sizes for policy in _POLICIES]
+        sized = [CacheSettings(capacity=size, policy=policy, seed=False) for size in sizes for policy in _POLICIES]
         return {CACHE: CacheSettings()} | {f"{CACHE}-{one.capacity}-{one.policy}": one for one in sized}
 
     def _condition(self, condition: str) -> Cell:

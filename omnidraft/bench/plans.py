@@ -78,7 +78,7 @@ class Learn(Plan):
     target: tuple[str, ...] = words((), _MODELS)
     tasks: tuple[str, ...] = words(TASKS, _TASKS)
     loss: tuple[str, ...] = words(("projected",), f"of {', '.join(LOSSES)}")
-    capacity: tuple[str, ...] = words((), "more sizes of the n-gram cache, in entries, each under lru and lfu")
+    capacity: tuple[str, ...] = words((), "sizes of an n-gram cache of learned entries alone, each under lru and lfu")
     seeds: int = integer(3, 1, 99, "each with prompts and an order of its own")
     train_prompts: int = _count(300, "answers to learn from")
     train_tokens: int = _count(128, "longest answer to learn from")

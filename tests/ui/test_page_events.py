@@ -82,8 +82,10 @@ def test_a_change_takes_effect_at_once_or_says_what_it_waits_for(sessions):
     page.does("od-set-cache-policy", "lfu-aging")
     assert "kept and applied" in page.said
     shown = page.does("od-set-cache-capacity", "50")
-    assert "<b>50</b><small>n-grams" in shown["od-cache"]
-    assert page.does("od-set-cache-unit", "MB")["od-set-cache-capacity"] == "1"
+    assert "<b>0 of 50</b><small>n-grams learned" in shown["od-cache"]
+    shown = page.does("od-set-cache-unit", "MB")
+    assert shown["od-set-cache-capacity"] == "1"
+    assert " of 1 MB</b><small>size" in shown["od-cache"]
     for name, value in [("cache-enabled", False), ("cache-enabled", True), ("model-n_ctx", "2,048")]:
         page.does(f"od-set-{name}", value)
         assert "load the model again" in page.said

@@ -22,7 +22,7 @@ def test_what_experts_set_is_folded_and_found_by_its_words_or_its_address(server
     page.fill("#od-find", "copies of earlier text")
     page.wait_for_selector(field("draft.mode"))
     assert page.locator(".od-setting >> visible=true").count() == 1
-    page.fill("#od-find", "fill from the vocabularies")
+    page.fill("#od-find", "merge by the vocabularies")
     name = page.locator("#od-set-cache-seed label").bounding_box()
     words = page.locator("#od-set-cache-seed .info-text").bounding_box()
     assert words["y"] >= name["y"] + name["height"], "the sentence stands below the name, as ever"
