@@ -114,12 +114,13 @@ class Merges:
     def matches(self, pieces: Sequence[int], start: int) -> list[tuple[int, int]]:
         """(length, target id) of every n-gram that `pieces` holds at `start` < len(pieces), longest first."""
         found: list[tuple[int, int]] = []
-        end, beginning = start + 1, (pieces[start],)
-        while end < len(pieces) and beginning in self._through:
-            end += 1
-            beginning = tuple(pieces[start:end])
-            if (token := self._whole.get(beginning)) is not None:
-                found.append((end - start, token))
+        for length in range(2, min(_PIECES, len(pieces) - start) + 1):
+            beginning = tuple(pieces[start : start + length])
+            token = self._whole.get(beginning)
+            if token is not None:
+                found.append((length, token))
+            if beginning not in self._through:
+                break
         found.reverse()
         return found
 
