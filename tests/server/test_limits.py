@@ -23,6 +23,7 @@ TAKEN = 8 << 20  # what may be on its way until the client hears that it is refu
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("limits")
     with serving(folder, TMPDIR=str(folder)) as made:
+        endless(made, PATHS[0], MULTIPART + CHUNKED)  # what a first request loads is not what it leaves
         yield made
 
 
