@@ -14,7 +14,7 @@ from omnidraft.learning.material.replay import ExpansionTable, ReplayStore
 from omnidraft.learning.training import evaluate, frozen
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
 from omnidraft.learning.training.evaluate import Estimate, standard_error
-from omnidraft.learning.training.teaching import windows
+from omnidraft.learning.training.teaching import IN_A_ROW, TIMES, windows
 from omnidraft.learning.training.worker import steps_left
 from omnidraft.learning.update import State
 from tests.learning.world import World
@@ -65,6 +65,14 @@ def poison(world: World, make, seed: int, rounds: int, **changes) -> int:
         assert now.mean() >= best.mean() - max(0.01, 3 * standard_error(now - best))
         best = max(best, now, key=np.mean)
     return refused
+
+
+def test_of_a_loop_no_more_is_judged_than_its_beginning(world):
+    table, drafter = ExpansionTable.load(Path(world.job.table)), TorchDrafter(Path(world.job.drafter), 32)
+    loop = looping(world.records[0], np.random.default_rng(0), table)
+    assert len(loop.targets) > 20
+    found = evaluate.estimates(drafter, {"new": {0: windows(loop, table)}})["new"]
+    assert found.tokens == IN_A_ROW + TIMES - 1
 
 
 STRONG = pytest.mark.parametrize(("make", "rate"), [(scrambled, 0.01), (looping, 0.02)])
