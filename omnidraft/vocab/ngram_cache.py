@@ -62,9 +62,6 @@ class NgramCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __contains__(self, target_id: int) -> bool:
-        return target_id in self._entries
-
     def matches(self, pieces: Sequence[int], start: int) -> list[tuple[int, int]]:
         """(length, target id) of every known n-gram that `pieces` holds at `start`, longest first."""
         found = self._learned.matches(pieces, start)
@@ -93,7 +90,7 @@ class NgramCache:
 
         source: the conversation it came from, so that it can be forgotten with that (`profiles/forget.py`).
         """
-        target_id = self._canonical(target_id)
+        target_id = self.pair.target.preferred(target_id)
         if not self.settings.enabled or len(self.pair.expansions[target_id]) < 2:
             return
         with self._lock:
@@ -220,10 +217,6 @@ class NgramCache:
         self._changed.discard(target_id)
         self._gone.add(target_id)
 
-    def _canonical(self, target_id: int) -> int:
-        """The preferred one of several target ids with the same bytes: they would share one expansion."""
-        return self.pair.target.by_bytes.get(self.pair.target.pieces[target_id], target_id)
-
     def _size(self, target_id: int) -> int:
         return ENTRY_BYTES + PIECE_BYTES * len(self.pair.expansions[target_id])
 
@@ -244,7 +237,7 @@ class NgramCache:
         hits, last_use, key, pieces, sources = row
         if len(pieces) < 2 or tuple(pieces) != self.pair.expansions[target_id]:
             return False
-        if self._canonical(target_id) != target_id or not all(type(name) is str for name in sources):
+        if self.pair.target.preferred(target_id) != target_id or not all(type(name) is str for name in sources):
             return False
         entry = Entry(target_id, self._size(target_id), hits, last_use, key, sources)
         self._order.place(self._insert(entry))

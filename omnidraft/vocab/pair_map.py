@@ -104,7 +104,7 @@ class Merges:
         self._whole: dict[tuple[int, ...], int] = {}
         self._through: dict[tuple[int, ...], list[int]] = {}
         for token, pieces in enumerate(expansions):
-            if 1 < len(pieces) <= _PIECES and target.by_bytes.get(target.pieces[token], token) == token:
+            if 1 < len(pieces) <= _PIECES and target.preferred(token) == token:
                 self._whole[pieces] = token
                 for end in range(1, len(pieces)):
                     longer = self._through.setdefault(pieces[:end], [])

@@ -72,6 +72,10 @@ class Vocabulary:
         self.encoder = ExactEncoder(tokenizer, pieces, self.by_bytes, merged)
         self.fingerprint = self._fingerprint()
 
+    def preferred(self, token: int) -> int:
+        """Of the ids with this one's bytes the one that stands for them."""
+        return self.by_bytes.get(self.pieces[token], token)
+
     def encode(self, text: str, *, at_start: bool = False) -> list[int]:
         """Ids of `text`: special parsing off (typed control strings stay text), no beginning-of-sequence token.
 

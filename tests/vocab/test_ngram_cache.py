@@ -183,9 +183,11 @@ def test_what_was_learned_and_what_the_vocabularies_know_is_found_together(pair)
             grows = any(pieces[:n] == text[:n] and len(pieces) > n for pieces in known)
             assert cache.could_grow(text[:n], 0) == grows
             behind = {t for pieces, t in known.items() if pieces[:n] == text[:n]}
-            through = [t for t, _ in cache.through(text[:n], 6)]
-            assert set(through) <= behind
+            through = cache.through(text[:n], 6)
+            assert {t for t, _ in through} <= behind
             assert len(through) == min(len(behind), 6)
+            weights = sorted(map(cache.weight, behind), reverse=True)[:6]
+            assert [weight for _, weight in through] == weights, "the heaviest, in order"
 
 
 def test_weights_follow_hits(pair):
