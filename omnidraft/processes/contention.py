@@ -40,7 +40,7 @@ class Contention:
         """quiet: the answer before the first."""
         self._cpus = _allowed()
         self._last = self._now()
-        self._quiet, self._idle = quiet, float(len(self._cpus))
+        self._quiet, self._left = quiet, float(len(self._cpus))
 
     def quiet_since(self) -> bool:
         """Whether others left the processors alone since the last question; the last answer if that is too short ago to
@@ -48,10 +48,10 @@ class Contention:
         self._look()
         return self._quiet
 
-    def idle_since(self) -> float:
-        """How many processors had nothing to do since then, likewise."""
+    def left_since(self) -> float:
+        """How many processors others left to this program since then, likewise."""
         self._look()
-        return self._idle
+        return self._left
 
     def _look(self) -> None:
         if perf_counter() - self._last[0] < _WINDOW:
@@ -59,8 +59,9 @@ class Contention:
         now = self._now()
         wall, busy, own = (b - a for a, b in zip(self._last, now, strict=True))
         self._last = now
-        self._idle = len(self._cpus) - busy / wall
-        self._quiet = busy - own < _OTHERS * wall or self._idle > _IDLE * len(self._cpus)
+        idle, others = len(self._cpus) - busy / wall, (busy - own) / wall
+        self._left = len(self._cpus) - others
+        self._quiet = others < _OTHERS or idle > _IDLE * len(self._cpus)
 
     def _now(self) -> tuple[float, float, float]:
         """(wall, all processors' busy, this program's) seconds."""

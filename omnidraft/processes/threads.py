@@ -34,7 +34,7 @@ from omnidraft.processes.trying import FIRST, LAST, RENEWING, Patience, Usual
 _STALLED = 1.25  # times the usual: passes that take so long are reason to try fewer threads at once
 _QUICKER = 0.94  # of the time before: less gain is within what passes differ by anyway
 _HOPELESS = 1.2  # times the time before: a trial ends behind the first pass that takes so long
-_SPARE = 0.5  # processors idle: with fewer of them one more thread would wait for a core
+_SPARE = 0.5  # of a processor that others leave: with less of it one more thread would wait for a core
 _FEWER, _MORE = -1, 1
 
 
@@ -88,7 +88,8 @@ class ThreadChoice:
         waits = patience.left(self._judged) > 0
         if way == _FEWER:
             return not waits or self._slowness() > _STALLED
-        return not waits and (patience.waited >= LAST * self._judged or self._processors.idle_since() >= _SPARE)
+        spare = self._processors.left_since() - self.count
+        return not waits and (patience.waited >= LAST * self._judged or spare >= _SPARE)
 
     def _go_on(self, trial: _Trial, kind: Hashable, seconds: float) -> None:
         before = self._usual.get((trial.before, kind))

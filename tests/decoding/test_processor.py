@@ -59,3 +59,12 @@ def test_the_last_answer_holds_until_there_is_enough_to_tell(system):
     assert not contended.quiet_since()
     goes_on(system, own=2.0, others=0.0)
     assert contended.quiet_since()
+
+
+def test_what_another_model_of_this_program_computes_is_left_to_it(system):
+    """Few steps between the passes of a target that takes all processors."""
+    contended = Contention()
+    goes_on(system, own=1.9, others=0.1)
+    assert contended.left_since() == pytest.approx(1.9)
+    goes_on(system, own=0.9, others=1.0)
+    assert contended.left_since() == pytest.approx(1.0)

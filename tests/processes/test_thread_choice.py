@@ -13,10 +13,10 @@ BUSY = {1: 1.4, 2: 8.8, 3: 8.8, 4: 8.8, 7: 8.8, 8: 8.8}
 
 
 @pytest.fixture
-def idle(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Sets how many processors have nothing to do."""
+def left(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Sets how many processors others leave."""
     found = [2.0]
-    monkeypatch.setattr(threads.Contention, "idle_since", lambda _: found[0])
+    monkeypatch.setattr(threads.Contention, "left_since", lambda _: found[0])
     return lambda count: found.__setitem__(0, count)
 
 
@@ -32,30 +32,30 @@ def run(choice: ThreadChoice, machine: Mapping[int, float], passes: int, noise: 
     return taken / expected
 
 
-def test_a_silent_machine_is_used_wholly_and_trials_cost_a_hundredth(idle):
+def test_a_silent_machine_is_used_wholly_and_trials_cost_a_hundredth(left):
     assert run(ThreadChoice(2), SILENT, 400) < 1.015 * SILENT[2]
 
 
-def test_fewer_threads_within_a_few_passes_when_others_take_the_cores(idle):
+def test_fewer_threads_within_a_few_passes_when_others_take_the_cores(left):
     choice = ThreadChoice(2)
     run(choice, SILENT, 300)
-    idle(0.0)
+    left(1.0)
     run(choice, BUSY, 10)
     assert choice.count == 1
     assert run(choice, BUSY, 400) < 1.02 * BUSY[1]
 
 
-def test_all_threads_again_soon_after_the_load_ends(idle):
+def test_all_threads_again_soon_after_the_load_ends(left):
     choice = ThreadChoice(2)
-    idle(0.0)
+    left(1.0)
     run(choice, BUSY, 1_000)
-    idle(1.0)
+    left(2.0)
     run(choice, SILENT, 40)
     assert choice.count == 2
 
 
-def test_one_busy_core_of_eight_costs_one_thread(idle):
-    idle(0.0)
+def test_one_busy_core_of_eight_costs_one_thread(left):
+    left(7.0)
     choice = ThreadChoice(8)
     machine = {**SILENT, 8: 6.0}
     run(choice, machine, 100)
@@ -63,13 +63,13 @@ def test_one_busy_core_of_eight_costs_one_thread(idle):
     assert run(choice, machine, 400) < 1.05 * SILENT[7]
 
 
-def test_a_number_that_was_set_is_kept(idle):
+def test_a_number_that_was_set_is_kept(left):
     choice = ThreadChoice(2, least=2)
     run(choice, BUSY, 100)
     assert choice.count == 2
 
 
-def test_steps_of_drafts_behind_passes_of_another_model_are_no_stall(idle):
+def test_steps_of_drafts_behind_passes_of_another_model_are_no_stall(left):
     """Of a draft the first step reads its weights from memory, later ones from the caches."""
     choice, draw = ThreadChoice(2), random.Random(0)
     fewer = passes = 0
