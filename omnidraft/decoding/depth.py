@@ -48,6 +48,7 @@ class AdaptiveDepth(LengthPolicy):
         self._rest = 0  # plain rounds to come without another thought
         self._plain: list[float] = []  # seconds of plain rounds, not yet told
         self._missed = 0  # ids the drafter has yet to read
+        self._wide = False  # the last pass had several rows
         self._match = NO_MATCH
         self._tries = 0  # rounds to come whose drafts are to find out: once what was missed is read, they cost little
         self._trying = False  # this round's draft is one of them
@@ -140,7 +141,7 @@ class AdaptiveDepth(LengthPolicy):
         wider pass costs."""
         pace, rate = self.pace, self.pace.rate
         kept = accumulate(accumulate(chances, mul))
-        return [tokens - rate * pace.extra(rows) for rows, tokens in enumerate(kept, 2)]
+        return [tokens - rate * pace.extra(rows, returning=not self._wide) for rows, tokens in enumerate(kept, 2)]
 
     # while the drafter drafts
 
@@ -158,7 +159,8 @@ class AdaptiveDepth(LengthPolicy):
         """What so many more pieces are expected to earn, in tokens; alive: P(all that is `proposed` is accepted)."""
         pace, tokens = self.pace, self._averages.per_piece.value * pieces
         width = proposed + 1 + max(1, round(tokens))
-        seconds = pieces * pace.step + pace.extra(width) - pace.extra(proposed + 1)
+        seconds = pieces * pace.step
+        seconds += pace.extra(width, returning=not self._wide) - pace.extra(proposed + 1, returning=not self._wide)
         return alive * self._averages.kept(tokens, proposed) - rate * seconds
 
     def drew(self, row: np.ndarray, piece: int) -> None:
@@ -177,6 +179,7 @@ class AdaptiveDepth(LengthPolicy):
 
     def observe(self, done: Round, proposals: Sequence[Proposal], said: int) -> None:
         pace, seconds = self.pace, done.draft + done.translate + done.verify + done.other
+        self._wide = done.proposed > 0
         if done.threads and done.threads[0] != pace.threads:
             self._tell_plain()
             pace.threads = done.threads[0]

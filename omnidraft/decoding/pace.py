@@ -116,9 +116,10 @@ class Pace:
         """Tokens per second in the long run, never below plain decoding's."""
         return max(1.0 / self.plain_seconds, self._tokens / self._seconds if self._seconds else 0.0)
 
-    def extra(self, rows: int) -> float:
-        """Seconds that a pass of so many rows takes longer than a plain one."""
-        return self.passes.added(rows) + self.fixed if rows > 1 else 0.0
+    def extra(self, rows: int, *, returning: bool = True) -> float:
+        """Seconds that a pass of so many rows takes longer than one of a single row. returning: which would be plain;
+        right behind a wider pass it would not be, and cost `fixed` itself."""
+        return self.passes.added(rows) + self.fixed * returning if rows > 1 else 0.0
 
     # what was gained
 

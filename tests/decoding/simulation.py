@@ -71,10 +71,11 @@ class Machine:
         stalls: float = 0.0,
         catching_up: bool = False,
         copies: list[float] | None = None,
+        first: float = 0.0,
     ) -> None:
         self.pace = known or Pace(dict(passes), step)
         self.now = 0.0
-        self._passes, self._step = dict(passes), step
+        self._passes, self._step, self._first = dict(passes), step, first
         self._acceptance = acceptance
         self._translating = translating
         self._load = load or (lambda now, rows: 1.0)
@@ -154,7 +155,7 @@ class Machine:
     def timed(self, drafted: int, proposed: int, kept: int, copied: int = 0) -> Round:
         """The round with its times; the clock goes on."""
         noise = self._rng.uniform(0.97, 1.03) if proposed or not drafted else 1.0
-        draft = drafted * self._step * noise * self._load(self.now, 1)
+        draft = (drafted * self._step + (self._first if drafted else 0.0)) * noise * self._load(self.now, 1)
         verify = self.pass_seconds(proposed + 1) * noise * self._load(self.now, proposed + 1)
         if drafted:
             cold = self._catching_up and self.unread

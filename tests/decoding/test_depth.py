@@ -3,6 +3,7 @@ plain decoding."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from omnidraft.decoding.acceptance import Average, copy_class
@@ -279,3 +280,20 @@ def test_what_is_copied_behind_a_change_is_believed_apart_from_what_agrees():
     said(policy, resumed, False, 12)
     assert policy.begin(0, found(12)) > 0
     assert policy.begin(0, resumed) == PLAIN
+
+
+def test_what_returning_to_single_rows_costs_is_paid_once():
+    """Behind a wider pass one of a single row is dearer, so another wide one costs only its own rows."""
+    pace = Pace({1: 1.0, 2: 1.1, 8: 1.7}, 0.1, 0.5)
+    assert pace.extra(2) == pytest.approx(0.6)
+    assert pace.extra(2, returning=False) == pytest.approx(0.1)
+    policy = AdaptiveDepth(pace, OneToOne(), 8)
+
+    def proposes() -> bool:
+        policy.begin(1, NO_MATCH)
+        policy.drew(np.log([0.3, 0.7]), 0)
+        return policy.worthwhile([0])
+
+    assert not proposes()
+    policy.observe(Round(1, 1, 1, 1, 2, 0.1, 0.0, 1.1, 0.0), [Proposal(0, "direct", 1, 0)], 0)
+    assert proposes()
