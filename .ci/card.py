@@ -35,7 +35,7 @@ from tests.forms import requantized
 from tests.hollow import SHAPES, write_hollow
 
 ROOT = Path(__file__).resolve().parent.parent
-BUNDLED = ROOT / "models" / "smol-drafter-q8_0.gguf"
+BUNDLED = ROOT / "models" / "smol-drafter-q5_0.gguf"
 SMOL, QWEN = "SmolLM2-135M-Instruct-Q4_1", "Qwen2.5-Coder-0.5B-Instruct-Q4_K_M"
 FORMS = ("Q4_K_M", "Q8_0", "F16")
 WAYS = ("plain", "adaptive", "fixed:4")

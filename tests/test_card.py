@@ -14,7 +14,7 @@ def test_every_table_is_measured(tmp_path):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert all(row["C(1)"] > 0 for row in found["costs"])
-    assert {row["drafter"] for row in found["steps"]} >= {"smol-drafter-q8_0"}
+    assert {row["drafter"] for row in found["steps"]} >= {"smol-drafter-q5_0"}
     assert {row["way"] for row in found["speed"]} == {"plain", "adaptive", "fixed:4"}
     assert all(row["differ"] == 0 and row["tokens_per_second"] > 0 for row in found["speed"])
     assert all(row["least"] == 1 < row["widest"] for row in found["bits"])

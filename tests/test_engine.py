@@ -137,7 +137,7 @@ TALK = (
 def talk(engine, models, drafter: ModelSettings | None) -> tuple[list[list[int]], float]:
     """(the ids of the answers in a conversation of 250 tokens, the share of drafted tokens that was accepted)."""
     if drafter is not None:
-        small = LlamaDrafter.open(models / "smol-drafter-q8_0.gguf", drafter)
+        small = LlamaDrafter.open(models / "smol-drafter-q5_0.gguf", drafter)
         translator = Translator(PairMap.build(small.vocabulary, engine.target.model.vocabulary, None), None)
         engine.pair_drafter(small, ChatTemplate.from_model(small.info, small.vocabulary), translator)
     messages, told, proposed, accepted = [], [], 0, 0

@@ -77,7 +77,7 @@ def conversation(assistant: Assistant, rng: random.Random) -> list[tuple[AnswerR
 def test_the_same_request_has_the_same_text(name: str, models: Path, tmp_path: Path):
     """Warm, behind an unrelated chat, behind a restart, and with another drafter."""
     target, rng = model_at(name, models), random.Random(name)
-    drafters = (models / "smol-drafter-q8_0.gguf", models / "tiny-drafter-f16.gguf")
+    drafters = (models / "smol-drafter-q5_0.gguf", models / "tiny-drafter-f16.gguf")
     with loaded(tmp_path / "one", target, drafters[0], MODEL) as assistant:
         made = [one for _ in range(3) for one in conversation(assistant, rng)]
         for request, found in made:
@@ -91,7 +91,7 @@ def test_the_same_request_has_the_same_text(name: str, models: Path, tmp_path: P
 
 
 def opened(home: Path, target: Path, models: Path) -> Session:
-    made = Session(find_data_home(home), "ada", str(target), str(models / "smol-drafter-q8_0.gguf"))
+    made = Session(find_data_home(home), "ada", str(target), str(models / "smol-drafter-q5_0.gguf"))
     made.apply(**{"model.n_ctx": 1024, "model.threads": 1, "learning.enabled": False})
     made.prepare()
     return made

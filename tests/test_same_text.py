@@ -86,7 +86,7 @@ CASES = int(os.environ.get("OMNIDRAFT_CASES", "100"))
 
 @pytest.fixture
 def drafters(models: Path) -> dict[bool, Path]:
-    return {False: models / "smol-drafter-q8_0.gguf", True: real_model(SMOL)}
+    return {False: models / "smol-drafter-q5_0.gguf", True: real_model(SMOL)}
 
 
 def test_a_few_answers_of_a_real_model(drafters: dict[bool, Path], tmp_path: Path):
@@ -173,7 +173,7 @@ def told_apart(session: Session, asked: list[Case]) -> tuple[int, int, int]:
 @pytest.fixture
 def session(tmp_path: Path, models: Path) -> Iterator[Session]:
     made = Session(
-        find_data_home(tmp_path / "home"), "ada", str(real_model(SMOL)), str(models / "smol-drafter-q8_0.gguf")
+        find_data_home(tmp_path / "home"), "ada", str(real_model(SMOL)), str(models / "smol-drafter-q5_0.gguf")
     )
     made.apply(**{"model.n_ctx": 2048, "model.threads": 1, "draft.mode": "fixed", "draft.length": 6})
     made.prepare()
@@ -208,7 +208,7 @@ def test_a_hundred_answers_of_a_race(session: Session, models: Path):
         for n, case in enumerate(cases(CASES, 64))
     ]
     plan = RacePlan(
-        real_model(SMOL), models / "smol-drafter-q8_0.gguf", session.settings, prompts, copies=True, most_tokens=64
+        real_model(SMOL), models / "smol-drafter-q5_0.gguf", session.settings, prompts, copies=True, most_tokens=64
     )
     session.races.begin(plan)
     session.races.latest.join()

@@ -79,12 +79,12 @@ def new_model(source: Path, vocabulary: Vocabulary, layers: Sequence[int] = LAYE
     return model
 
 
-def export(path: Path, vocabulary: Vocabulary, model: LlamaForCausalLM, dtype: str = "Q8_0") -> None:
-    """Write `path`, whole or not at all. dtype: of the matrices, "F32" or "Q8_0"."""
+def export(path: Path, vocabulary: Vocabulary, model: LlamaForCausalLM, dtype: str = "Q5_0") -> None:
+    """Write `path`, whole or not at all. dtype: of the matrices, "F32" or "Q5_0"."""
     with replacing(path) as temporary:
         writer = gguf.GGUFWriter(temporary, "llama")
         _put_settings(writer, model.config)
-        writer.add_file_type(gguf.LlamaFileType.ALL_F32 if dtype == "F32" else gguf.LlamaFileType.MOSTLY_Q8_0)
+        writer.add_file_type(gguf.LlamaFileType.ALL_F32 if dtype == "F32" else gguf.LlamaFileType.MOSTLY_Q5_0)
         _put_vocabulary(writer, vocabulary)
         for name, weight in _tensors(model):
             if dtype == "F32" or weight.ndim < 2:

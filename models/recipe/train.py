@@ -8,6 +8,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -121,6 +122,29 @@ def batch(rows: list[Row]) -> Batch:
     return tuple(map(torch.from_numpy, parts))
 
 
+@contextmanager
+def rounded(model: LlamaForCausalLM) -> Iterator[None]:
+    """In the block its matrices are what llama.cpp reads of them in Q5_0: gradients are taken there, steps by the exact
+    ones (straight-through estimation, Bengio et al. 2013, arXiv 1308.3432)."""
+    matrices = [parameter for parameter in model.parameters() if parameter.ndim == 2]
+    exact = [parameter.data for parameter in matrices]
+    for parameter in matrices:
+        parameter.data = _rounded(parameter.data)
+    try:
+        yield
+    finally:
+        for parameter, data in zip(matrices, exact, strict=True):
+            parameter.data = data
+
+
+def _rounded(weights: Tensor) -> Tensor:
+    """Of 32 neighbours the largest is -16 times their scale, and each is a whole number of times, below 16."""
+    blocks = weights.view(-1, 32)
+    scale = blocks.gather(1, blocks.abs().argmax(1, keepdim=True)) / -16
+    times = (blocks / scale.where(scale != 0, 1) + 16.5).floor().clamp(0, 31) - 16
+    return (times * scale.half()).view_as(weights)
+
+
 class Training:
     """A model, its optimizer, and how long the processor has been at it: FOLDER/checkpoint.pt, FOLDER/log.jsonl."""
 
@@ -161,9 +185,10 @@ class Training:
         for group in self.optimizer.param_groups:
             group["lr"] = group["scale"] * self.rate * min(1.0, (self.steps + 1) / 20, self.left / 0.6)
         ids, at, likely, chances = part
-        logits = self._logits(ids, at)
-        loss = (logits.logsumexp(1) - (logits.gather(1, likely) * chances).sum(1)).mean()
-        loss.backward()
+        with rounded(self.model):
+            logits = self._logits(ids, at)
+            loss = (logits.logsumexp(1) - (logits.gather(1, likely) * chances).sum(1)).mean()
+            loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -192,7 +217,8 @@ class Training:
         state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
         torch.save(state | {"progress": [self.steps, self.learned, self.seconds]}, self.path.with_suffix(".new"))
         os.replace(self.path.with_suffix(".new"), self.path)
-        agreed, accepted = self.held_out(rows.held_out[:150])
+        with rounded(self.model):
+            agreed, accepted = self.held_out(rows.held_out[:150])
         line = {"minutes": self.seconds / 60, "steps": self.steps, "pieces": self.learned}
         line |= {"loss": sum(losses) / len(losses), "agreement": agreed, "acceptance": accepted}
         with (self.folder / "log.jsonl").open("a", encoding="utf-8") as file:

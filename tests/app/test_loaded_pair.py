@@ -134,7 +134,7 @@ def load(assistant: Assistant, target: Path, drafter: Path | None = None, settin
     ],
 )
 def test_a_target_that_comes_back_has_read_what_it_had_read(assistant, models, one, other):
-    one, other, drafter = real_model(one), real_model(other), models / "smol-drafter-q8_0.gguf"
+    one, other, drafter = real_model(one), real_model(other), models / "smol-drafter-q5_0.gguf"
     load(assistant, one, drafter)
     stayed, _, _ = asked_twice(assistant, lambda: None)
     assistant.engine.forget()

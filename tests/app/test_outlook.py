@@ -68,7 +68,7 @@ def shapes(tmp_path_factory):
 
 
 def test_what_is_not_clearly_smaller_than_the_target_does_not_draft_for_it(tmp_path, shapes, models):
-    smol, toy = (read_info(models / name) for name in ("smol-drafter-q8_0.gguf", "tiny-drafter-f16.gguf"))
+    smol, toy = (read_info(models / name) for name in ("smol-drafter-q5_0.gguf", "tiny-drafter-f16.gguf"))
     folder = replace(shapes["1B"], path=tmp_path)  # one can only be a target
     found = at_hand(tmp_path, FLAT, shapes["3B"], shapes["1B"], shapes["8B"], smol, toy, folder)
     assert sorted(one.model.name for one in found) == [shapes["1B"].name, smol.name]  # neither itself nor a toy
@@ -77,7 +77,7 @@ def test_what_is_not_clearly_smaller_than_the_target_does_not_draft_for_it(tmp_p
 
 
 def test_drafters_at_hand_are_ranked_by_the_speed_they_are_expected_to_bring(tmp_path, shapes, models):
-    smol = read_info(models / "smol-drafter-q8_0.gguf")
+    smol = read_info(models / "smol-drafter-q5_0.gguf")
     first, second = at_hand(tmp_path, FLAT, shapes["8B"], smol, shapes["1B"])
     assert first.gain > second.gain > 1.4
     assert first.speed == pytest.approx(10 * first.gain)

@@ -243,6 +243,13 @@ def test_a_drafter_that_cannot_draft_is_refused_before_it_is_kept(session, tmp_p
     assert session.settings.drafter == str(models / "tiny-drafter-f16.gguf")
 
 
+def test_a_bundled_drafter_that_came_in_another_quantization_is_the_one_that_comes_now(session, models):
+    session.apply(drafter=str(models / "smol-drafter-q8_0.gguf"))
+    assert session.drafter_path() == models / "smol-drafter-q5_0.gguf"
+    session.apply(drafter=str(models / "unknown-q8_0.gguf"))
+    assert session.drafter_path() is None
+
+
 def test_of_two_models_chosen_soon_after_each_other_the_second_answers(session, first, second, monkeypatch):
     reading, load = threading.Event(), session.assistant.load
 

@@ -40,7 +40,7 @@ def _megabytes() -> int:
 
 def _main(target: Path, home: Path) -> None:
     found = [_megabytes()]
-    with loaded(home, target, BUNDLED_MODELS / "smol-drafter-q8_0.gguf") as assistant:
+    with loaded(home, target, BUNDLED_MODELS / "smol-drafter-q5_0.gguf") as assistant:
         answered(assistant, "What is gravity?", SamplingSettings(max_tokens=16), DraftSettings())
         found.append(_megabytes())
         assistant.unload()

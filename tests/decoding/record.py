@@ -72,7 +72,7 @@ def recorded(target: Path, drafter: Path) -> dict:
 
 
 def main(folder: Path, names: list[str]) -> None:
-    drafter = Path(__file__).parents[2] / "models" / "smol-drafter-q8_0.gguf"
+    drafter = Path(__file__).parents[2] / "models" / "smol-drafter-q5_0.gguf"
     for name in names or (SMOL, QWEN, LARGE):
         data = json.dumps(recorded(folder / name, drafter), separators=(",", ":")).encode()
         (RECORDINGS / f"{Path(name).stem}.json.gz").write_bytes(gzip.compress(data, mtime=0))

@@ -23,7 +23,7 @@ from ui.drift.race import RACED
 @pytest.fixture(scope="module", params=["a", pytest.param(SMOL, marks=pytest.mark.slow)])
 def racing(request, tmp_path_factory, models):
     """A toy with its drafter, or a real model with its own."""
-    drafter = models / ("smol-drafter-q8_0.gguf" if request.param == SMOL else "tiny-drafter-f16.gguf")
+    drafter = models / ("smol-drafter-q5_0.gguf" if request.param == SMOL else "tiny-drafter-f16.gguf")
     target = real_model(SMOL) if request.param == SMOL else models / "tiny-target-a-f16.gguf"
     with loaded(tmp_path_factory.mktemp("racing"), target, drafter) as assistant:
         yield assistant, target, drafter

@@ -20,7 +20,7 @@ TALK = "<|im_start|>user\nWhy is the sky blue?<|im_end|>\n<|im_start|>assistant\
 
 @pytest.fixture(scope="module")
 def drafter(models: Path) -> Path:
-    return models / "smol-drafter-q8_0.gguf"
+    return models / "smol-drafter-q5_0.gguf"
 
 
 def test_it_spells_every_byte(drafter):

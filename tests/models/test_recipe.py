@@ -13,8 +13,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from models.recipe import __main__ as recipe
 from models.recipe.answers import PACKED
-from models.recipe.cut import Vocabulary, export, new_model, read_vocabulary
-from models.recipe.train import Rows
+from models.recipe.cut import Vocabulary, export, new_model, read_model, read_vocabulary
+from models.recipe.train import Rows, rounded
 from omnidraft.backends.gguf.file import read_info
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.llama_file import llama_logits
@@ -127,3 +127,14 @@ def test_it_goes_on_where_it_was_stopped(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("sys.argv", [*command, "--minutes", "0.01", "--start", str(start)])
     recipe.main()
     assert read_info(other).layers == 3  # those of what it was told to train on, not of a new one
+
+
+def test_it_is_trained_as_it_will_be_read(folder, tmp_path):
+    vocabulary = read_vocabulary(folder / recipe.SOURCE, 300)
+    model = new_model(folder / recipe.SOURCE, vocabulary)
+    exact = model.model.layers[0].mlp.up_proj.weight.detach().clone()
+    export(path := tmp_path / "rounded.gguf", vocabulary, model)
+    with rounded(model):
+        for found, read in zip(model.parameters(), read_model(path).parameters(), strict=True):
+            assert torch.equal(found, read)
+    assert torch.equal(model.model.layers[0].mlp.up_proj.weight, exact)

@@ -20,7 +20,7 @@ def path_of(name: str) -> Path:
     if name in BUNDLED_NAMES:
         return ROOT / "models" / f"{name}-f16.gguf"
     if name == "smol-drafter":
-        return ROOT / "models" / f"{name}-q8_0.gguf"
+        return ROOT / "models" / f"{name}-q5_0.gguf"
     return REFERENCE / f"ggml-vocab-{name}.gguf"
 
 

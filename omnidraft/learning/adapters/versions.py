@@ -279,7 +279,8 @@ _FINE = (
     GGMLQuantizationType.F16,
     GGMLQuantizationType.BF16,
     GGMLQuantizationType.Q8_0,
-)  # coarser types would round most of an adapter away
+    GGMLQuantizationType.Q5_0,
+)  # coarser types round half of an adapter away
 
 
 def can_merge(drafter: Path) -> bool:
@@ -299,7 +300,7 @@ def write_merged(drafter: Path, adapter: Path, out: Path) -> Path:
     """Write W + alpha / rank * B A for every adapted W of `drafter` to `out`, whole or not at all.
 
     adapter: a GGUF LoRA of this drafter. Types stay: F16 rounds the sum to 1/2048 of itself, Q8_0 to 1/254 of the
-    largest weight among 32 neighbours.
+    largest weight among 32 neighbours, Q5_0 to 1/32.
     """
     _need_space(out.parent, drafter.stat().st_size)
     with readable(adapter) as lora, _writing(out) as temporary:
