@@ -73,7 +73,7 @@ def forget(page, title: str) -> None:
 @pytest.mark.browser_slow
 def test_it_learns_while_the_page_looks_on_and_all_of_it_can_be_taken_back(make_server, pages):
     server = make_server(settings=SETTINGS + LEARNING)
-    converse(pages, server, 16).close()
+    converse(pages, server, 20).close()
     page = open_learning(pages, server)
     page.click("#od-learning-train")
     page.wait_for_selector(".od-state[data-state=training]", timeout=60_000)
