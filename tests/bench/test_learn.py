@@ -50,8 +50,6 @@ def test_a_run_learns_reports_goes_on_where_it_stopped_and_refuses_to_mix(tmp_pa
     small = ["cache-2-lru", "cache-2-lfu"]
     assert [row["condition"] for row in again["rows"]] == ["direct", "cache", *small, "projected", "hybrid"]
     assert all(row["cache_learned"] == 2 for row in again["rows"] if row["condition"] in small)
-    accepted = {row["condition"]: row["acceptance"]["mean"] for row in again["rows"]}
-    assert max(accepted[name] for name in small) < accepted["cache"], "the vocabularies' n-grams are left out of these"
     told = [line.rpartition(": ")[2] for line in capsys.readouterr().err.splitlines() if "-s0: " in line]
     assert told == [*small, "hybrid"]
     assert bench(tmp_path, "--tasks", str(own), "--capacity", "many") == 2
