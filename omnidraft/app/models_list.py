@@ -193,8 +193,8 @@ def _resolve(name: str, home: DataHome, settings: AppSettings) -> Path:
     folders = [BUNDLED_MODELS, home.models, *map(Path, settings.model_folders)]
     models = [m for m in find_models(folders, settings.model_programs) if m.kind != "projector"]
     matches = [m.path for m in models if name in (m.name, m.path.stem)]
-    # One that came with a version before, in another quantization.
-    matches += [m.path for m in models if is_bundled(m.path) and Path(name).name.startswith(f"{m.name}-")]
+    if not matches and name.endswith(".gguf"):  # a bundled one that a version before had in another quantization
+        matches = [m.path for m in models if is_bundled(m.path) and Path(name).name.startswith(f"{m.name}-")]
     if not matches:
         raise ModelError(f"There is no model file or known model named {name[:200]}.")
     return matches[0]

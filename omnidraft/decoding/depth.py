@@ -139,9 +139,12 @@ class AdaptiveDepth(LengthPolicy):
     def _gains(self, chances: Sequence[float]) -> list[float]:
         """What proposing the first, the first two and so on is expected to earn, in tokens: kept ones less what the
         wider pass costs."""
-        pace, rate = self.pace, self.pace.rate
-        kept = accumulate(accumulate(chances, mul))
-        return [tokens - rate * pace.extra(rows, returning=not self._wide) for rows, tokens in enumerate(kept, 2)]
+        rate, kept = self.pace.rate, accumulate(accumulate(chances, mul))
+        return [tokens - rate * self._extra(rows) for rows, tokens in enumerate(kept, 2)]
+
+    def _extra(self, rows: int) -> float:
+        """Seconds that a pass of so many rows takes longer than one of a single row would now."""
+        return self.pace.extra(rows, returning=not self._wide)
 
     # while the drafter drafts
 
@@ -157,10 +160,9 @@ class AdaptiveDepth(LengthPolicy):
 
     def _gain_of_more(self, pieces: int, alive: float, proposed: int, rate: float) -> float:
         """What so many more pieces are expected to earn, in tokens; alive: P(all that is `proposed` is accepted)."""
-        pace, tokens = self.pace, self._averages.per_piece.value * pieces
+        tokens = self._averages.per_piece.value * pieces
         width = proposed + 1 + max(1, round(tokens))
-        seconds = pieces * pace.step
-        seconds += pace.extra(width, returning=not self._wide) - pace.extra(proposed + 1, returning=not self._wide)
+        seconds = pieces * self.pace.step + self._extra(width) - self._extra(proposed + 1)
         return alive * self._averages.kept(tokens, proposed) - rate * seconds
 
     def drew(self, row: np.ndarray, piece: int) -> None:

@@ -88,8 +88,12 @@ class ThreadChoice:
         waits = patience.left(self._judged) > 0
         if way == _FEWER:
             return not waits or self._slowness() > _STALLED
-        spare = self._processors.left_since() - self.count
-        return not waits and (patience.waited >= LAST * self._judged or spare >= _SPARE)
+        return not waits and (patience.waited >= LAST * self._judged or self._is_one_spare())
+
+    def _is_one_spare(self) -> bool:
+        """Whether others leave a processor for one more thread. What computes beside these passes for this program, such
+        as the target of a drafter, does so between them."""
+        return self._processors.left_since() >= self.count + _SPARE
 
     def _go_on(self, trial: _Trial, kind: Hashable, seconds: float) -> None:
         before = self._usual.get((trial.before, kind))

@@ -148,7 +148,7 @@ def test_a_machine_that_slows_down_all_alike_goes_on_drafting():
         return 1.0 + 3.0 * min(now / 30.0, 1.0)
 
     found = []
-    for seed in range(8):
+    for seed in range(16):
         make = partial(machine, FLAT, 0.6, load=load, seed=seed)
         home = make()
         pace = home.pace.duplicate()
@@ -159,12 +159,11 @@ def test_a_machine_that_slows_down_all_alike_goes_on_drafting():
 
 @pytest.mark.parametrize("share", [0.01, 0.05])
 def test_interrupted_rounds_end_nothing_that_pays(share):
-    homes = [machine(FLAT, 0.6, stalls=share, seed=seed) for seed in range(6)]
-    paces = [home.pace.duplicate() for home in homes]
-    for home, pace in zip(homes, paces, strict=True):
-        home.answers(pace, 12, 150)
-    assert sum(map(drafts, paces)) >= 5  # one may just be on trial
-    assert all(pace.draft.gained > 1.2 * pace.draft.took for pace in paces)
+    home = machine(FLAT, 0.6, stalls=share)
+    pace = home.pace.duplicate()
+    home.answers(pace, 12, 150)
+    assert drafts(pace)
+    assert pace.draft.gained > 1.2 * pace.draft.took
 
 
 # the clock's judgement
