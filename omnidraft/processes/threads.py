@@ -91,8 +91,8 @@ class ThreadChoice:
         return not waits and (patience.waited >= LAST * self._judged or self._is_one_spare())
 
     def _is_one_spare(self) -> bool:
-        """Whether others leave a processor for one more thread. What computes beside these passes for this program, such
-        as the target of a drafter, does so between them."""
+        """Whether others leave a processor for one more thread. A drafter's target computes between its steps, and is
+        none of them."""
         return self._processors.left_since() >= self.count + _SPARE
 
     def _go_on(self, trial: _Trial, kind: Hashable, seconds: float) -> None:
