@@ -64,7 +64,7 @@ def test_an_update_is_trained_judged_and_served_while_nobody_waits(taught):
     assert (status.state, status.kept.fresh, status.update) == ("idle", 0, None)
     assert status.served == version.version.name == update.version == "v000001"
     assert (status.origin, version.served, update.outcome) == ("own", True, "published")
-    assert (update.answers_new, update.step) == (10, update.steps)  # every eighth is held out, from the fourth on
+    assert (update.answers_new, update.step) == (9, update.steps)  # of the first answers every fourth is held out
     assert len(update.losses) == update.steps
     assert update.losses[-1] < update.losses[0]
     assert update.after["new"]["greedy"] > update.before["new"]["greedy"]

@@ -52,5 +52,4 @@ class World:
         table = ExpansionTable.load(Path(self.job.table))
         model = TorchDrafter(Path(self.job.drafter), 32)
         model.load_weights(read_weights(self.store.current().weights))
-        parts = [w for record in records for w in windows(record, table)]
-        return estimates(model, {"clean": {0: parts}})["clean"]
+        return estimates(model, {"clean": {i: windows(record, table) for i, record in enumerate(records)}})["clean"]

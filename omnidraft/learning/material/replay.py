@@ -4,9 +4,9 @@ token is written in the drafter's pieces, without which they cannot be read.
 It stores and hands out `Record`s by ordinal; it knows nothing of losses or adapters. Two tables in one file: `records`
 (one compact blob per answer) and `answers` (JSON, what is needed to choose without unpacking).
 
-Held out: every `HELD_OUT_EVERY`-th answer of a target vocabulary, whole. A tail of each answer would be easier to come
-by, but an adapter that has just memorised the first nine tenths of an answer also knows its names and numbers in the
-last, and the gate must not be fooled by memory.
+Held out: one answer in eight of a target vocabulary, of the first sixteen one in four, whole. A tail of each answer
+would be easier to come by, but an adapter that has just memorised the first nine tenths of an answer also knows its
+names and numbers in the last, and the gate must not be fooled by memory.
 """
 
 from __future__ import annotations
@@ -44,8 +44,7 @@ MIGRATIONS = [
     """),
 ]  # fmt: skip
 LIMIT_MB = 256.0  # of earlier answers
-HELD_OUT_EVERY = 8
-HELD_OUT_AT = 3  # among the first, too
+FIRST = 16  # answers of which more are held out: one or two say nothing
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class Answer:
 
     @property
     def held_out(self) -> bool:
-        return self.nth % HELD_OUT_EVERY == HELD_OUT_AT
+        return self.nth % (4 if self.nth < FIRST else 8) == 3
 
 
 class ReplayStore(AbstractContextManager):

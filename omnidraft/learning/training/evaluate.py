@@ -18,6 +18,7 @@ own context, the length rule and the sampler's filters are not in them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,8 +31,7 @@ from omnidraft.learning.training.teaching import Batch, Outcomes, Positions, Win
 
 TINY = 1e-12
 LAMBDA = 0.2  # of the n-grams in `hybrid`
-FEWEST = 32  # held-out tokens without which nothing can be said
-ENOUGH = 4  # held-out answers whose mean says something; of one or two every other falls by chance
+ENOUGH = 4  # held-out answers of a slice whose mean says something; of one or two every other falls by chance
 Loss = Callable[[Tensor, Positions], Tensor]
 
 
@@ -131,19 +131,9 @@ class Estimate:
         return len(self.greedy)
 
     @property
-    def answers(self) -> int:
-        return len(np.unique(self.answer))
-
-    @property
     def combined(self) -> np.ndarray:
         """Half greedy, half drawn: answers are given both ways and neither may pay for the other."""
         return (self.greedy + self.overlap) / 2
-
-    def moved(self, change: np.ndarray) -> tuple[int, int]:
-        """How many answers fell and rose by more than two standard errors of their own tokens' `change`, (T,)."""
-        parts = [change[self.answer == number] for number in np.unique(self.answer)]
-        far = [part.mean() / max(2 * standard_error(part), TINY) for part in parts]
-        return sum(z < -1 for z in far), sum(z > 1 for z in far)
 
 
 Answers = Mapping[int, Sequence[Window]]  # by replay ordinal
@@ -210,42 +200,76 @@ class Verdict:
     ruined: bool = False
 
 
+@dataclass(frozen=True)
+class Change:
+    """Of a slice's tokens, (T,), each of the answer with that number."""
+
+    name: str
+    values: np.ndarray
+    answer: np.ndarray
+
+    @classmethod
+    def of(cls, name: str, before: Estimate, after: Estimate) -> Change:
+        return cls(name, after.combined - before.combined, np.unique(after.answer, return_inverse=True)[1])
+
+    @classmethod
+    def together(cls, parts: Sequence[Change]) -> Change:
+        """Of all of them; no answer is in two slices."""
+        before = np.cumsum([0, *(part.answers for part in parts)])
+        answer = [part.answer + number for part, number in zip(parts, before, strict=False)]
+        return cls("all", np.concatenate([part.values for part in parts]), np.concatenate(answer))
+
+    @property
+    def answers(self) -> int:
+        return int(self.answer.max(initial=-1)) + 1
+
+    @property
+    def mean(self) -> float:
+        return float(self.values.mean())
+
+    @property
+    def standard_error(self) -> float:
+        """Of the mean; the tokens of an answer are alike, only answers are independent (cluster-robust: Liang and Zeger
+        1986)."""
+        n = self.answers
+        sums = np.bincount(self.answer, self.values - self.mean)
+        return float(np.sqrt(n / (n - 1) * (sums**2).sum()) / len(self.values)) if n > 1 else math.inf
+
+    @property
+    def moved(self) -> tuple[int, int]:
+        """How many answers fell and rose by more than two standard errors of their own tokens' change."""
+        parts = [self.values[self.answer == number] for number in range(self.answers)]
+        far = [part.mean() * np.sqrt(len(part)) / max(2 * part.std(), TINY) for part in parts]
+        return sum(z < -1 for z in far), sum(z > 1 for z in far)
+
+
 def judge(before: Mapping[str, Estimate], after: Mapping[str, Estimate]) -> Verdict:
     """Compare the slices of `after` ("old", "new", "unseen") token by token.
 
-    Accepted if the mean change over all held-out tokens is more than its standard error and no slice of `ENOUGH`
-    answers falls by more than its own: changes within the noise must not add up to a decline. Nor may more answers of
-    such a slice clearly fall than rise: a loop that is learned by heart does not pay for the others. Unseen answers may
-    all be of one kind, so they alone cannot make up for any fall on those held out, if these are enough. This is a
-    filter and no proof: one standard error lets through every sixth change that is none, and more as the tokens of an
-    answer are alike. Where fewer answers are held out than say something, any rise of theirs will do: behind 16 answers
-    of mathematics all of eight drafters were better on others, by .020 to .054, and their one or two held-out answers
-    showed that of three.
+    Accepted if the mean change over all of them is more than its standard error and no slice of `ENOUGH` answers falls
+    by more than its own: changes within the noise must not add up to a decline. Unseen answers may all be of one kind,
+    so they alone cannot make up for any fall on those held out, if these are enough; nor may more of these clearly fall
+    than rise: what some answers gain does not pay for most others. This is a filter and no proof: one
+    standard error lets through every sixth change that is none. Answers are counted, not tokens: a drafter that had
+    learned three answers by heart made forty-eight others worse by .009, and the one held out better by .044, four
+    standard errors of its tokens. A single answer therefore says nothing, of two both must rise.
     """
-    changes = {name: after[name].combined - before[name].combined for name in after}
-    everything = np.concatenate(list(changes.values())) if changes else np.zeros(0)
-    if not np.isfinite(everything).all():
+    changes = [Change.of(name, before[name], after[name]) for name in after]
+    everything = Change.together(changes)
+    if not np.isfinite(everything.values).all():
         return Verdict(False, "the trained adapter gives no numbers", ruined=True)
-    if len(everything) < FEWEST:
-        return Verdict(False, f"only {len(everything)} held-out tokens to judge by")
-    for name, change in changes.items():
-        if len(change) < FEWEST or after[name].answers < ENOUGH:
-            continue
-        if change.mean() < -standard_error(change):
-            return Verdict(False, f"acceptance on {name} answers would fall by {-change.mean():.3f}", falls=True)
-        fell, rose = after[name].moved(change)
+    if everything.answers < 2:
+        return Verdict(False, "a single held-out answer is too little to judge by")
+    for change in changes:
+        if change.answers >= ENOUGH and change.mean < -change.standard_error:
+            return Verdict(False, f"acceptance on {change.name} answers would fall by {-change.mean:.3f}", falls=True)
+    held = Change.together([change for change in changes if change.name != "unseen"])
+    if held.answers >= ENOUGH:
+        if "unseen" in after and held.mean < 0:
+            return Verdict(False, f"acceptance on held-out answers would fall by {-held.mean:.3f}", falls=True)
+        fell, rose = held.moved
         if fell > rose:
-            return Verdict(False, f"acceptance would fall on {fell} {name} answers and rise on {rose}", falls=True)
-    held = {name: change for name, change in changes.items() if name != "unseen"}
-    if "unseen" in changes and sum(after[name].answers for name in held) >= ENOUGH:
-        fall = -np.concatenate([*held.values()]).mean()
-        if fall > 0:
-            return Verdict(False, f"acceptance on held-out answers would fall by {fall:.3f}", falls=True)
-    few = sum(estimate.answers for estimate in after.values()) < ENOUGH
-    if everything.mean() <= (0.0 if few else standard_error(everything)):
+            return Verdict(False, f"acceptance would fall on {fell} held-out answers and rise on {rose}", falls=True)
+    if everything.mean <= everything.standard_error:
         return Verdict(False, "acceptance on held-out answers did not rise beyond chance")
-    return Verdict(True, f"acceptance on held-out answers rises by {everything.mean():.3f}")
-
-
-def standard_error(change: np.ndarray) -> float:
-    return float(change.std(ddof=1) / np.sqrt(len(change))) if len(change) > 1 else float("inf")
+    return Verdict(True, f"acceptance on held-out answers rises by {everything.mean:.3f}")

@@ -11,7 +11,7 @@ from sqlitedict import SqliteDict
 
 from omnidraft.errors import StorageError
 from omnidraft.learning.material.record import encode
-from omnidraft.learning.material.replay import HELD_OUT_EVERY, Answer, ReplayStore, select_answers
+from omnidraft.learning.material.replay import Answer, ReplayStore, select_answers
 from tests.learning.learning_helpers import random_record
 
 
@@ -30,14 +30,14 @@ def test_the_oldest_answers_leave_when_the_store_is_full(tmp_path):
         assert store.add(random_record(np.random.default_rng(1), 20)) == 13  # ordinals are never reused
 
 
-def test_one_answer_in_eight_is_held_out_per_vocabulary(tmp_path):
+def test_one_answer_in_eight_is_held_out_per_vocabulary_and_of_the_first_one_in_four(tmp_path):
     with ReplayStore(tmp_path / "replay.sqlite") as store:
         rng = np.random.default_rng(0)
         for i in range(48):
             store.add(random_record(rng, 3, vocabulary="ab"[i % 2]))
         for vocabulary in "ab":
             of_it = [a for a in store.answers.values() if a.vocabulary == vocabulary]
-            assert sum(a.held_out for a in of_it) == len(of_it) // HELD_OUT_EVERY
+            assert [sum(a.held_out for a in of_it[:n]) for n in (3, 4, 8, 16, 24)] == [0, 1, 2, 4, 5]
 
 
 def test_a_pickle_database_is_refused_and_never_loaded(tmp_path):

@@ -25,23 +25,21 @@ def test_a_version_may_lower_neither_old_nor_new_answers_and_must_gain(old, new,
 
 @pytest.mark.parametrize(("gain", "accepted"), [(0.02, False), (0.1, True)])
 def test_a_gain_that_chance_explains_is_none(gain, accepted):
-    noise = np.resize([0.7, -0.7], 400)  # its mean has a standard error of 0.035
+    noise = np.resize([0.1, -0.1], 400)  # every other answer's; their mean has a standard error of 0.038
     better = replace(scores(0.5), overlap=scores(0.5).overlap + 2 * gain + 2 * noise)
     empty = scores(0, 0)
     assert judge({"old": empty, "new": scores(0.5)}, {"old": empty, "new": better}).accepted == accepted
 
 
-@pytest.mark.parametrize(("loop", "accepted"), [(0.0, True), (0.9, False)])
-def test_a_loop_learned_by_heart_does_not_pay_for_the_other_answers(loop, accepted):
-    """Of ten answers nine fall, and the tenth rises by more than they lose."""
-    answer = np.repeat(np.arange(10), 40)
-    others = -0.08 if loop else 0.05
-    before = replace(scores(0.5), answer=answer)
-    after = replace(before, overlap=before.overlap + 2 * np.where(answer == 0, loop, others))
+@pytest.mark.parametrize(("heart", "accepted"), [((0.0,), True), ((0.9,), False), ((0.9, 0.9, 0.9), False)])
+def test_some_answers_learned_by_heart_do_not_pay_for_the_others(heart, accepted):
+    """Of ten answers most fall, and the others rise by more than they lose."""
+    others = -0.08 if any(heart) else 0.05
+    change = np.repeat([*heart, *[others] * (10 - len(heart))], 40)
+    before = replace(scores(0.5), answer=np.repeat(np.arange(10), 40))
+    after = replace(before, overlap=before.overlap + 2 * change)
     assert (after.combined - before.combined).mean() > 0
-    verdict = judge({"old": before, "new": before}, {"old": after, "new": replace(after, answer=np.zeros(400, int))})
-    assert verdict.accepted == accepted
-    assert accepted or "fall on 9 old answers" in verdict.reason
+    assert judge({"old": before}, {"old": after}).accepted == accepted
 
 
 @pytest.mark.parametrize(("change", "accepted"), [(-0.01, False), (0.01, True)])
@@ -61,19 +59,22 @@ def test_a_fall_on_one_or_two_answers_takes_nothing_from_what_unseen_ones_prove(
     assert judge(before, {"old": other, "unseen": scores(0.9)}).accepted
 
 
-@pytest.mark.parametrize(("new", "accepted"), [(0.06, True), (0.04, False)])
-def test_one_or_two_answers_decide_by_whether_they_rise(new, accepted):
-    before = scores(0.5, answers=1)
-    verdict = judge(
-        {"old": before, "new": before}, {"old": scores(0.45, answers=1), "new": scores(0.5 + new, answers=1)}
-    )
+@pytest.mark.parametrize(("changes", "accepted"), [
+    ((0.2,), False), ((0.2, 0.01), True), ((0.2, -0.01), False), ((0.2, 0.1, -0.01), True), ((0.2, 0.0, -0.1), False),
+])  # fmt: skip
+def test_answers_are_counted_and_not_their_tokens(changes, accepted):
+    """One says nothing, however many tokens it has; of two both must rise, of more their mean beyond their error."""
+    answer = np.repeat(np.arange(len(changes)), 400)
+    before = replace(scores(0.5, tokens=len(answer)), answer=answer)
+    after = replace(before, overlap=before.overlap + 2 * np.repeat(changes, 400))
+    verdict = judge({"new": before}, {"new": after})
     assert verdict.accepted == accepted
     assert not verdict.falls, "so few speak against nothing"
 
 
 def test_too_little_to_judge_by_and_numbers_that_are_none_are_refused():
     assert not judge(
-        {"old": scores(0.1, 0), "new": scores(0.1, 20)}, {"old": scores(1, 0), "new": scores(1, 20)}
+        {"old": scores(0.1, 0), "new": scores(0.1, 0)}, {"old": scores(1, 0), "new": scores(1, 0)}
     ).accepted
     broken = replace(scores(0), greedy=np.full(400, np.nan))
     verdict = judge({"old": scores(0.5), "new": scores(0.5)}, {"old": broken, "new": broken})

@@ -13,7 +13,7 @@ from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ExpansionTable, ReplayStore
 from omnidraft.learning.training import evaluate, frozen
 from omnidraft.learning.training.drafter import TorchDrafter, read_weights
-from omnidraft.learning.training.evaluate import Estimate, standard_error
+from omnidraft.learning.training.evaluate import Change, Estimate
 from omnidraft.learning.training.teaching import IN_A_ROW, TIMES, windows
 from omnidraft.learning.training.worker import steps_left
 from omnidraft.learning.update import State
@@ -56,14 +56,15 @@ def poison(world: World, make, seed: int, rounds: int, **changes) -> int:
     world.add(world.records[:16])
     assert world.update(seed=seed).outcome == "published"
     table = ExpansionTable.load(Path(world.job.table))
-    rng, refused, best = np.random.default_rng(seed), 0, world.served_on(world.records[28:]).combined
+    rng, refused, best = np.random.default_rng(seed), 0, world.served_on(world.records[28:])
     for number in range(rounds):
         world.add([make(record, rng, table) for record in world.records[16:28]])
         refused += world.update(seed=seed + number, **changes).outcome == "refused"
-        now = world.served_on(world.records[28:]).combined
-        print(f"round {number}: {refused} refused, {best.mean():.4f} -> {now.mean():.4f}")
-        assert now.mean() >= best.mean() - max(0.01, 3 * standard_error(now - best))
-        best = max(best, now, key=np.mean)
+        now = world.served_on(world.records[28:])
+        change = Change.of("others", best, now)
+        print(f"round {number}: {refused} refused, {best.combined.mean():.4f} {change.mean:+.4f}")
+        assert change.mean >= -max(0.01, 3 * change.standard_error)
+        best = max(best, now, key=lambda served: served.combined.mean())
     return refused
 
 
@@ -111,14 +112,13 @@ def test_an_update_says_how_far_it_is(world):
 
 
 @pytest.fixture
-def refused(world, monkeypatch):
+def refused(world):
     """A candidate that only too little to judge by kept from being served."""
-    monkeypatch.setattr(evaluate, "FEWEST", 250)  # as many as 16 answers' held-out tokens, if answers were short
-    world.add(world.records[:8])
+    world.add(world.records[:4])
     first = world.update()
     assert first.outcome == "refused"
-    assert "held-out tokens to judge by" in first.reason
-    world.add(world.records[8:16])
+    assert "single held-out answer" in first.reason
+    world.add(world.records[4:16])
     return read_candidate(world.store.folder)
 
 
@@ -131,14 +131,13 @@ def test_new_answers_that_prove_a_candidate_serve_it_with_what_it_learned_of_the
     assert read_candidate(world.store.folder) is None
 
 
-def test_answers_that_a_candidate_is_worse_on_do_not_serve_it(world, monkeypatch):
+def test_answers_that_a_candidate_is_worse_on_do_not_serve_it(world):
     table = ExpansionTable.load(Path(world.job.table))
     rng = np.random.default_rng(0)
-    monkeypatch.setattr(evaluate, "FEWEST", 250)
-    world.add([scrambled(record, rng, table) for record in world.records[:8]])
+    world.add([scrambled(record, rng, table) for record in world.records[:4]])
     assert world.update(learning_rate=0.02).outcome == "refused"
     assert read_candidate(world.store.folder).weights
-    world.add(world.records[8:16])
+    world.add(world.records[4:16])
     assert world.update(learning_rate=1e-6).outcome == "refused"
 
 
