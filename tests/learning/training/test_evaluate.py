@@ -10,7 +10,13 @@ from omnidraft.learning.training.evaluate import Estimate, judge
 
 def scores(rate: float, tokens: int = 400, answers: int = 8) -> Estimate:
     hits = (np.arange(tokens) < rate * tokens).astype(float)
-    return Estimate(hits, np.full(tokens, rate), np.arange(tokens) % answers)
+    return Estimate(hits, np.full(tokens, rate), np.arange(tokens) * answers // max(tokens, 1))
+
+
+def noise(between: float, tokens: int = 400, answers: int = 8) -> np.ndarray:
+    """Of tokens, and of every other answer by so much."""
+    of_answers = np.repeat(np.resize([between, -between], answers), tokens // answers)
+    return np.resize([0.7, -0.7], tokens) + of_answers
 
 
 @pytest.mark.parametrize(("old", "new", "accepted", "word"), [
@@ -25,8 +31,7 @@ def test_a_version_may_lower_neither_old_nor_new_answers_and_must_gain(old, new,
 
 @pytest.mark.parametrize(("gain", "accepted"), [(0.02, False), (0.1, True)])
 def test_a_gain_that_chance_explains_is_none(gain, accepted):
-    noise = np.resize([0.1, -0.1], 400)  # every other answer's; their mean has a standard error of 0.038
-    better = replace(scores(0.5), overlap=scores(0.5).overlap + 2 * gain + 2 * noise)
+    better = replace(scores(0.5), overlap=scores(0.5).overlap + 2 * gain + 2 * noise(0.1))  # standard error: 0.038
     empty = scores(0, 0)
     assert judge({"old": empty, "new": scores(0.5)}, {"old": empty, "new": better}).accepted == accepted
 
@@ -44,8 +49,7 @@ def test_some_answers_learned_by_heart_do_not_pay_for_the_others(heart, accepted
 
 @pytest.mark.parametrize(("change", "accepted"), [(-0.01, False), (0.01, True)])
 def test_unseen_answers_do_not_make_up_for_a_fall_on_those_held_out(change, accepted):
-    noise = np.resize([0.7, -0.7], 400)  # either change is within the noise
-    other = replace(scores(0.5), overlap=scores(0.5).overlap + 2 * change + 2 * noise)
+    other = replace(scores(0.5), overlap=scores(0.5).overlap + 2 * change + 2 * noise(0.05))  # either is within it
     before = {"old": scores(0.5), "unseen": scores(0.2)}
     verdict = judge(before, {"old": other, "unseen": scores(0.9)})
     assert verdict.accepted == accepted
@@ -53,8 +57,7 @@ def test_unseen_answers_do_not_make_up_for_a_fall_on_those_held_out(change, acce
 
 
 def test_a_fall_on_one_or_two_answers_takes_nothing_from_what_unseen_ones_prove():
-    noise = np.resize([0.7, -0.7], 400)
-    other = replace(scores(0.5, answers=2), overlap=scores(0.5).overlap - 0.02 + 2 * noise)
+    other = replace(scores(0.5, answers=2), overlap=scores(0.5).overlap - 0.02 + 2 * noise(0))
     before = {"old": scores(0.5, answers=2), "unseen": scores(0.2)}
     assert judge(before, {"old": other, "unseen": scores(0.9)}).accepted
 
