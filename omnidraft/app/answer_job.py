@@ -55,7 +55,7 @@ class AnswerJob(Job):
         tools: ToolUse | None = None,
         listener: Listener | None = None,
     ) -> None:
-        super().__init__(assistant.stop)
+        super().__init__(self._write, assistant.stop)
         self.request: AnswerRequest = request
         self.chat = request.source
         self.message = message.id if message is not None else None
@@ -90,17 +90,16 @@ class AnswerJob(Job):
             self._changed.wait_for(lambda: self._version != seen or self.over, timeout)
             return self._version
 
-    def run(self) -> None:
-        with self._at_work():
-            request = self._begun()
-            while request is not None and not self.stopped:
-                with closing(self._assistant.answer(request)) as events:
-                    for event in events:
-                        self._take(event)
-                        # A stop that came before the engine had started counts as well.
-                        if self.stopped and isinstance(event, Prefill):
-                            break
-                request = self._behind(request)
+    def _write(self) -> None:
+        request = self._begun()
+        while request is not None and not self.stopped:
+            with closing(self._assistant.answer(request)) as events:
+                for event in events:
+                    self._take(event)
+                    # A stop that came before the engine had started counts as well.
+                    if self.stopped and isinstance(event, Prefill):
+                        break
+            request = self._behind(request)
 
     def _begun(self) -> AnswerRequest | None:
         """What is to be generated first."""

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from omnidraft.app.waiting import Job
 from omnidraft.backends.base import Aborted, Embedding, LanguageModel
 from omnidraft.errors import ContextFull, ModelError
 from omnidraft.vocab import Vocabulary
-
-if TYPE_CHECKING:
-    from omnidraft.app.assistant import Assistant
 
 
 class NoEmbeddings(ModelError):
@@ -55,22 +50,3 @@ def _ids(text: str | Sequence[int], vocabulary: Vocabulary, n_ctx: int) -> list[
             f"An input has {len(ids):,} tokens or more, but the model's context holds {n_ctx:,}; send it in parts."
         )
     return ids
-
-
-# Embeddings in turn with answers. Knows no page and stores nothing.
-
-
-class EmbeddingJob(Job):
-    """vectors: a row per text, tokens: what was read, once it is over."""
-
-    named = "embedding"
-
-    def __init__(self, assistant: Assistant, texts: Sequence[str | Sequence[int]]) -> None:
-        super().__init__(assistant.stop)
-        self.vectors: np.ndarray | None = None
-        self.tokens = 0
-        self._assistant, self._texts = assistant, texts
-
-    def run(self) -> None:
-        with self._at_work():
-            self.vectors, self.tokens = self._assistant.embed(self._texts, lambda: self.stopped)

@@ -10,9 +10,9 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from omnidraft.errors import Defect, ModelError, OmniDraftError
@@ -39,16 +39,15 @@ class QueueFull(OmniDraftError):
 
 
 class Job:
-    """What takes long, can be waited for, and stopped from any thread. named: what the log calls it; failure: why it is
+    """What takes long, can be waited for, and stopped from any thread. result: what its work gave; failure: why it is
     not what it should be."""
 
-    named = "the answer"
-
-    def __init__(self, cut: Callable[[], object]) -> None:
-        """cut: ends what it is at."""
+    def __init__(self, work: Callable[[], Any], cut: Callable[[], object], named: str = "the answer") -> None:
+        """cut: ends what it is at; named: what the log calls it."""
+        self.result: Any = None
         self.failure: OmniDraftError | None = None
         self.stopped = self.over = False
-        self._cut, self._changed = cut, threading.Condition()
+        self._work, self._cut, self._named, self._changed = work, cut, named, threading.Condition()
 
     def stop(self) -> None:
         """End it as soon as possible; nothing happens to one that is over."""
@@ -64,18 +63,13 @@ class Job:
 
     def run(self) -> None:
         """Do it, to its end or until it is stopped."""
-        raise NotImplementedError
-
-    @contextmanager
-    def _at_work(self) -> Iterator[None]:
-        """Around all that it does: what goes wrong is its `failure`, and it is over behind the block."""
         try:
-            yield
+            self.result = self._work()
         except OmniDraftError as error:
             self.failure = error
         except Exception:
             # Who waits must hear that it is over; the traceback belongs in the log.
-            log.exception("%s ended with a defect", self.named)
+            log.exception("%s ended with a defect", self._named)
             self.failure = Defect()
         finally:
             self._end()

@@ -17,8 +17,8 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.app.embedding import EmbeddingJob
 from omnidraft.app.session import Session
+from omnidraft.app.waiting import Job
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.decoding.request import AnswerRequest
@@ -93,7 +93,7 @@ async def start(session: Session, choice: Choice, request: Request) -> Reply:
     return await when_idle(session, request, begin, again=choice.index > 0)
 
 
-async def ends(job: AnswerJob | EmbeddingJob, request: Request) -> bool:
+async def ends(job: Job, request: Request) -> bool:
     """Wait until the job is over; False, and it is stopped, if the client goes away before."""
     try:
         while not job.over:
