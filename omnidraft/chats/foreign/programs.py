@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from html import unescape
 from typing import Any, NamedTuple
 
-from omnidraft.chats.foreign.turns import MOST_LINES, Talk, Turn, ends, line_to, moment, text_or
+from omnidraft.chats.foreign.turns import MOST_LINES, Talk, Turn, at, ends, line_to, moment
 
 # ChatGPT (`conversations.json`): a tree of messages and the one shown last. The path to that one is shown, other
 # branches are versions beside it. What a person did not see (tool calls, hidden system messages, thoughts) stays out;
@@ -24,10 +24,11 @@ def _chatgpt(given: dict[str, Any]) -> Talk:
     path = line_to(nodes, given.get("current_node"), "parent")
     if not path and last:  # the file does not say which was shown; an export has nodes in order
         path = line_to(nodes, last[-1], "parent")
+    instructions = [_chatgpt_text(one).strip() for one in _messages(path) if _role(one) == "system"]
     return Talk(
-        text_or(given.get("title")),
+        at(given, str, "title"),
         _chatgpt_turns(path),
-        "\n\n".join(_instructions(_messages(path))),
+        "\n\n".join(filter(None, instructions)),  # the export's own are empty or hidden
         moment(given.get("create_time")),
         moment(given.get("update_time")),
         [_chatgpt_turns(line_to(nodes, end, "parent")) for end in last],
@@ -44,49 +45,33 @@ def _chatgpt_turns(path: list[dict[str, Any]]) -> list[Turn]:
 
 def _chatgpt_turn(message: dict[str, Any]) -> Turn | None:
     role = _role(message)
-    if role not in ("user", "assistant") or _hidden(message) or message.get("recipient", "all") != "all":
+    if role not in ("user", "assistant") or message.get("recipient", "all") != "all":
         return None
-    meta = message.get("metadata")
-    model = meta.get("model_slug") if isinstance(meta, dict) and role == "assistant" else None
+    model = at(message, str, "metadata", "model_slug") if role == "assistant" else ""
     written = moment(message.get("create_time"))
-    key = text_or(message.get("id"))
-    return Turn(role, _chatgpt_text(message), written, model if isinstance(model, str) else None, key=key)
-
-
-def _instructions(messages: list[dict[str, Any]]) -> Iterator[str]:
-    """System prompts with something in them: the export's own are empty or hidden."""
-    for message in messages:
-        if _role(message) == "system" and not _hidden(message) and (text := _chatgpt_text(message).strip()):
-            yield text
+    return Turn(role, _chatgpt_text(message), written, model or None, key=at(message, str, "id"))
 
 
 def _role(message: dict[str, Any]) -> str:
-    author = message.get("author")
-    return text_or(author.get("role")) if isinstance(author, dict) else ""
-
-
-def _hidden(message: dict[str, Any]) -> bool:
-    meta = message.get("metadata")
-    return isinstance(meta, dict) and bool(meta.get("is_visually_hidden_from_conversation"))
+    """Whose words it shows; "" where it is hidden."""
+    meta = at(message, dict, "metadata")
+    return "" if meta.get("is_visually_hidden_from_conversation") else at(message, str, "author", "role")
 
 
 def _chatgpt_text(message: dict[str, Any]) -> str:
-    content = message.get("content")
-    if not isinstance(content, dict):
-        return ""
+    content = at(message, dict, "content")
     kind = content.get("content_type")
     if kind in ("text", "multimodal_text"):
-        parts = content.get("parts")
-        return "\n".join(filter(None, map(_part, parts))) if isinstance(parts, list) else ""
-    if kind == "code" and (code := text_or(content.get("text"))):
+        return "\n".join(filter(None, map(_part, at(content, list, "parts"))))
+    if kind == "code" and (code := at(content, str, "text")):
         return f"```\n{code}\n```"
     return ""
 
 
 def _part(part: Any) -> str:
     if isinstance(part, dict):
-        return text_or(part.get("text")) or ("[picture]" if "image" in text_or(part.get("content_type")) else "[file]")
-    return text_or(part)
+        return at(part, str, "text") or ("[picture]" if "image" in at(part, str, "content_type") else "[file]")
+    return at(part, str)
 
 
 # Open WebUI: a list whose items hold a history of messages by name and the current one. Older exports have a plain list
@@ -108,17 +93,12 @@ def _is_open_webui(given: Any) -> bool:
 
 def _open_webui(given: dict[str, Any]) -> Talk:
     chat = _chat(given)
-    history, params = chat.get("history"), chat.get("params")
-    history = history if isinstance(history, dict) else {}
-    nodes = history.get("messages")
-    nodes = nodes if isinstance(nodes, dict) else {}
-    path = line_to(nodes, history.get("currentId"), "parentId")
-    messages = path or (chat["messages"] if isinstance(chat.get("messages"), list) else [])
-    system = text_or(params.get("system")) if isinstance(params, dict) else ""
+    nodes = at(chat, dict, "history", "messages")
+    path = line_to(nodes, at(chat, str, "history", "currentId"), "parentId")
     return Talk(
-        text_or(given.get("title")) or text_or(chat.get("title")),
-        _open_webui_turns(messages),
-        system or text_or(chat.get("system")),
+        at(given, str, "title") or at(chat, str, "title"),
+        _open_webui_turns(path or at(chat, list, "messages")),
+        at(chat, str, "params", "system") or at(chat, str, "system"),
         moment(given.get("created_at")) or moment(chat.get("timestamp")),
         moment(given.get("updated_at")),
         [_open_webui_turns(line_to(nodes, end, "parentId")) for end in ends(nodes, "parentId")] if path else [],
@@ -141,12 +121,11 @@ def _chat(given: Any) -> dict[str, Any]:
 def _open_webui_turn(message: dict[str, Any]) -> Turn:
     content = message.get("content")
     if isinstance(content, list):  # text and pictures
-        content = "\n".join(text_or(part.get("text"), "[picture]") for part in content if isinstance(part, dict))
-    text = _THOUGHTS.sub(_as_thoughts, text_or(content))
-    model = message.get("model") if message["role"] == "assistant" else None
-    written = moment(message.get("timestamp"))
-    key = text_or(message.get("id"))
-    return Turn(message["role"], text, written, model if isinstance(model, str) else None, key=key)
+        texts = [part.get("text") for part in content if isinstance(part, dict)]
+        content = "\n".join(text if isinstance(text, str) else "[picture]" for text in texts)
+    text = _THOUGHTS.sub(_as_thoughts, at(content, str))
+    model = at(message, str, "model") if message["role"] == "assistant" else ""
+    return Turn(message["role"], text, moment(message.get("timestamp")), model or None, key=at(message, str, "id"))
 
 
 def _as_thoughts(found: re.Match[str]) -> str:
@@ -172,14 +151,14 @@ def _lm_studio(given: dict[str, Any]) -> Talk:
     others: list[list[Turn]] = []
     for place, message in enumerate(messages):
         versions, chosen = _versions(message)
-        said = [_lm_studio_turn(version, created, f"{place}.{at}") for at, version in enumerate(versions)]
+        said = [_lm_studio_turn(version, created, f"{place}.{number}") for number, version in enumerate(versions)]
         others += [[*shown, turn] for turn in said if turn is not None][-MOST_LINES:]
         if said and (turn := said[chosen]) is not None:
             shown = [*shown, turn]
     return Talk(
-        text_or(given.get("name")),
+        at(given, str, "name"),
         shown,
-        text_or(given.get("systemPrompt")),
+        at(given, str, "systemPrompt"),
         created,
         moment(given.get("assistantLastMessagedAt")) or moment(given.get("userLastMessagedAt")),
         others,
@@ -188,21 +167,15 @@ def _lm_studio(given: dict[str, Any]) -> Talk:
 
 def _versions(message: dict[str, Any]) -> tuple[list[Any], int]:
     """A message's versions, and which of them is shown."""
-    versions, at = message.get("versions"), message.get("currentlySelected")
-    if not isinstance(versions, list):
-        return [], -1
-    return versions, at if isinstance(at, int) and 0 <= at < len(versions) else -1
+    versions, chosen = at(message, list, "versions"), message.get("currentlySelected")
+    return versions, chosen if isinstance(chosen, int) and 0 <= chosen < len(versions) else -1
 
 
 def _lm_studio_turn(version: Any, created: float | None, key: str) -> Turn | None:
     if not isinstance(version, dict) or version.get("role") not in ("user", "assistant"):
         return None
-    return Turn(version["role"], _lm_studio_text(version), created, _model(version), key=key)
-
-
-def _model(version: dict[str, Any]) -> str | None:
-    sender = version.get("senderInfo")
-    return text_or(sender.get("senderName")) or None if isinstance(sender, dict) else None
+    model = at(version, str, "senderInfo", "senderName")
+    return Turn(version["role"], _lm_studio_text(version), created, model or None, key=key)
 
 
 def _lm_studio_text(version: dict[str, Any]) -> str:
@@ -214,20 +187,16 @@ def _lm_studio_text(version: dict[str, Any]) -> str:
 
 
 def _block(step: dict[str, Any]) -> str:
-    style, text = step.get("style"), _parts(step.get("content"))
-    thoughts = isinstance(style, dict) and style.get("type") == "thinking" and text.strip()
+    text = _parts(step.get("content"))
+    thoughts = at(step, str, "style", "type") == "thinking" and text.strip()
     return f"<think>\n{text.strip()}\n</think>" if thoughts else text
 
 
 def _parts(content: Any) -> str:
     if not isinstance(content, list):
-        return text_or(content)
-    said = []
-    for part in content:
-        if isinstance(part, dict):
-            is_file = part.get("type") in ("file", "image")
-            said.append("[file]" if is_file else text_or(part.get("text")))
-    return "".join(said)
+        return at(content, str)
+    parts = [part for part in content if isinstance(part, dict)]
+    return "".join("[file]" if part.get("type") in ("file", "image") else at(part, str, "text") for part in parts)
 
 
 class Program(NamedTuple):

@@ -10,11 +10,12 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from omnidraft.chats.records import Conversation, Message, title_of, whole_text
 from omnidraft.chats.titles import UNTITLED, automatic_title
 
+T = TypeVar("T")
 MOST_LINES = 200  # of one conversation: each is read to its beginning
 # What programs count in: seconds, milliseconds, microseconds or nanoseconds since 1970.
 _UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
@@ -95,8 +96,11 @@ def ends(nodes: dict[str, Any], parent: str) -> list[str]:
     return [name for name, node in nodes.items() if isinstance(node, dict) and name not in named][-MOST_LINES:]
 
 
-def text_or(value: Any, other: str = "") -> str:
-    return value if isinstance(value, str) else other
+def at(given: Any, kind: type[T], *names: str) -> T:
+    """What stands in nested objects behind these names; an empty one of its kind where none does."""
+    for name in names:
+        given = given.get(name) if isinstance(given, dict) else None
+    return given if isinstance(given, kind) else kind()
 
 
 def _joined(turns: Iterable[Turn]) -> Iterator[Turn]:
