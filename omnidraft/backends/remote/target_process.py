@@ -57,8 +57,12 @@ class TargetProcess:
     cannot_rewind_reason: str | None = None
     rewind_method = "cut"
 
-    def __init__(self, path: Path, settings: ModelSettings) -> None:
-        self.info = usable_info(path)
+    def __init__(self, path: str | Path, settings: ModelSettings) -> None:
+        """Load the model at `path` in a process of its own, over the workers that `settings` name.
+
+        ModelError in one sentence if it cannot serve.
+        """
+        self.info = usable_info(Path(path))
         self.name = self.info.name
         self.vocabulary = read_gguf_vocabulary(self.info.path)
         self.settings = settings
@@ -71,14 +75,6 @@ class TargetProcess:
         self._left: list[int] | None = None  # what the cache may hold once a pass that was left behind is over
         self._single: float | None = None  # seconds a pass of few tokens takes
         self._launch()
-
-    @classmethod
-    def open(cls, path: str | Path, settings: ModelSettings) -> TargetProcess:
-        """Load the model at `path` in a process of its own, over the workers that `settings` name.
-
-        ModelError in one sentence if it cannot serve.
-        """
-        return cls(Path(path), settings)
 
     @property
     def tokens(self) -> list[int]:
