@@ -39,7 +39,7 @@ class Listener:
 
 
 class AnswerJob(Job):
-    """One answer: `run` writes it. `text` is all of it so far; `error` is a sentence if it
+    """One answer: `write` does it. `text` is all of it so far; `error` is a sentence if it
     failed.
 
     message: the stored one that it fills, with what was said and called before. tools: what the model may call; None:
@@ -55,7 +55,7 @@ class AnswerJob(Job):
         tools: ToolUse | None = None,
         listener: Listener | None = None,
     ) -> None:
-        super().__init__(self._write, assistant.stop)
+        super().__init__(self.write, assistant.stop)
         self.request: AnswerRequest = request
         self.chat = request.source
         self.message = message.id if message is not None else None
@@ -90,7 +90,7 @@ class AnswerJob(Job):
             self._changed.wait_for(lambda: self._version != seen or self.over, timeout)
             return self._version
 
-    def _write(self) -> None:
+    def write(self) -> None:
         request = self._begun()
         while request is not None and not self.stopped:
             with closing(self._assistant.answer(request)) as events:

@@ -40,15 +40,15 @@ class QueueFull(OmniDraftError):
 
 
 class Job:
-    """What takes long, can be waited for, and stopped from any thread. result: what its work gave; failure: why it is
-    not what it should be."""
+    """What takes long, can be waited for, and stopped from any thread. work: does it, to its end or until it is
+    stopped; result: what that gave; failure: why it is not what it should be."""
 
     def __init__(self, work: Callable[[], Any], cut: Callable[[], object], named: str = "the answer") -> None:
         """cut: ends what it is at; named: what the log calls it."""
         self.result: Any = None
         self.failure: OmniDraftError | None = None
         self.stopped = self.over = False
-        self._work, self._cut, self._named, self._changed = work, cut, named, threading.Condition()
+        self.work, self._cut, self._named, self._changed = work, cut, named, threading.Condition()
 
     def stop(self) -> None:
         """End it as soon as possible; nothing happens to one that is over."""
@@ -62,10 +62,11 @@ class Job:
         with self._changed:
             self._changed.wait_for(lambda: self.over, timeout)
 
-    def run(self) -> None:
-        """Do it, to its end or until it is stopped."""
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Around its work: what goes wrong is its `failure`, and it is over behind the block."""
         try:
-            self.result = self._work()
+            yield
         except OmniDraftError as error:
             self.failure = error
         except Exception:
@@ -210,13 +211,14 @@ class WorkList:
             try:
                 with self._still():
                     self._begin(place)
-                    if place.job is not None:
-                        place.job.run()
+                    if (job := place.job) is not None:
+                        with job.at_work():
+                            job.result = job.work()
             except Exception as error:
                 log.exception("a turn ended with a defect")
                 self._leave(place, error=error)
             self._turn += 0.2 * (time.monotonic() - began - self._turn)
-            del place  # while the next is waited for, what it began may be let go
+            place = job = None  # while the next is waited for, what it began may be let go
 
     def _next(self) -> Place | None:
         with self._lock:
