@@ -84,7 +84,7 @@ class AnswerJob(Job):
         at = text.find(marker, last_step(self.steps)) if marker else -1
         return text if at < 0 else text[:at]
 
-    def wait(self, seen: int, timeout: float) -> int:
+    def wait(self, seen: int, timeout: float | None = None) -> int:
         """Block until there is more than version `seen`, the job is over or `timeout` seconds passed."""
         with self._changed:
             self._changed.wait_for(lambda: self._version != seen or self.over, timeout)

@@ -17,7 +17,7 @@ from omnidraft.app.session import Session
 from omnidraft.app.waiting import Job
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.server.api import errors
-from omnidraft.server.api.answers import GONE, ends, when_idle
+from omnidraft.server.api.answers import unless_gone, when_idle
 from omnidraft.server.api.body import Body, Texts, json_body, read_body
 from omnidraft.server.api.errors import error_reply, refused
 
@@ -43,8 +43,7 @@ async def embed(session: Session, request: Request) -> Response:
     wanted = await run_in_threadpool(lambda data: Wanted.read(json_body(data)), await read_body(request))
     name, model = await run_in_threadpool(errors.find, session, wanted.model)
     job: Job = await when_idle(session, request, partial(_begin, session, model, wanted))
-    if not await ends(job, request):
-        return error_reply(GONE, 499)
+    await unless_gone(job, request, job.join)
     if job.failure is not None:
         return refused(job.failure, 400 if isinstance(job.failure, NoEmbeddings) else 500)
     vectors, tokens = job.result
