@@ -207,38 +207,29 @@ class WorkList:
 
     def _work(self) -> None:
         while (place := self._next()) is not None:
-            began = time.monotonic()
+            began, before = time.monotonic(), self.job
             try:
                 with self._still():
-                    self._begin(place)
+                    if not place.taken_back:  # while long work came to stand still
+                        given = place.begin(place)
+                        place.job = self.job if self.job is not before else None
+                        self._leave(place, given)
                     if (job := place.job) is not None:
                         with job.at_work():
                             job.result = job.work()
             except Exception as error:
-                log.exception("a turn ended with a defect")
+                if place.job is None:
+                    self.job = before  # what it began does not run
+                if not isinstance(error, OmniDraftError):
+                    log.exception("a turn ended with a defect")
                 self._leave(place, error=error)
             self._turn += 0.2 * (time.monotonic() - began - self._turn)
-            place = job = None  # while the next is waited for, what it began may be let go
+            place = job = before = given = None  # while the next is waited for, what it began may be let go
 
     def _next(self) -> Place | None:
         with self._lock:
             self._lock.wait_for(lambda: self._places or self._closed)
             return self._places[0] if self._places else None
-
-    def _begin(self, place: Place) -> None:
-        if place.taken_back:  # while long work came to stand still
-            return
-        before = self.job
-        try:
-            given = place.begin(place)
-        except Exception as error:
-            self.job = before  # what it began does not run
-            if not isinstance(error, OmniDraftError):
-                raise
-            self._leave(place, error=error)
-            return
-        place.job = self.job if self.job is not before else None
-        self._leave(place, given)
 
     def _leave(self, place: Place, given: Any = None, error: Exception | None = None) -> None:
         """Its turn has begun, or never will."""
