@@ -84,8 +84,8 @@ class TargetLink:
         """End the pass that is running. By the thread that sends: lines of two would mix."""
         self._child.say(f"{_INTERRUPT}\n")
 
-    def await_reply(self, seconds: float, left: Callable[[], bool] = bool) -> Reply | None:
-        """The next reply; None once `left` says that nobody waits for it. TimeoutError after `seconds`, Gone."""
+    def reply(self, seconds: float, left: Callable[[], bool] = bool) -> Reply:
+        """The next reply. Aborted once `left` says that nobody waits for it, TimeoutError after `seconds`, Gone."""
         end = time.monotonic() + seconds
         while True:
             try:
@@ -95,16 +95,10 @@ class TargetLink:
                 if time.monotonic() > end:
                     raise TimeoutError from None
                 if left():
-                    return None
+                    raise Aborted from None
         if reply is None:
             raise Gone
         return reply
-
-    def reply(self, seconds: float) -> Reply:
-        """The next reply, waited for whatever happens. TimeoutError after `seconds`, Gone."""
-        found = self.await_reply(seconds)
-        assert found is not None
-        return found
 
     def _hear(self) -> None:
         stdout: BinaryIO = self._child.process.stdout.buffer  # type: ignore[union-attr]

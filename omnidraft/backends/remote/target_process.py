@@ -167,15 +167,14 @@ class TargetProcess:
 
         try:
             link.send(request)
-            reply = link.await_reply(limit, leaving)
+            return link.reply(limit, leaving)
+        except Aborted:
+            self._left = tokens
+            raise
         except Gone:
             raise self._lost(loading=False) from None
         except TimeoutError:
             raise self._stalled(limit, loading=False) from None
-        if reply is None:
-            self._left = tokens
-            raise Aborted
-        return reply
 
     def _patience(self, count: int) -> float:
         """Seconds until a pass of `count` tokens is given up: none of many takes longer than one alone."""
