@@ -26,7 +26,7 @@ from ui import settings as settings_page
 from ui.chat import page as chat_page
 from ui.chat import transfer
 from ui.common.frame import PAGES, STYLES, Frame
-from ui.common.theme import ThemeCookie, theme
+from ui.common.theme import theme
 from ui.drift import page as drift_page
 from ui.gradio_ways import applications_later, mounted
 from ui.learning import page as learning_page
@@ -65,8 +65,7 @@ def make_app(sessions: Sessions) -> FastAPI:
     app = FastAPI(title="OmniDraft", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     app.state.sessions = sessions
     app.add_exception_handler(OmniDraftError, _told)
-    app.add_middleware(Frame)
-    app.add_middleware(ThemeCookie, sessions=sessions)
+    app.add_middleware(Frame, sessions=sessions)
     app.add_middleware(Limits)
     app.add_middleware(Guard, origins=lambda: _origins(sessions))
     transfer.add_routes(app, sessions)

@@ -39,7 +39,7 @@ class Listener:
 
 
 class AnswerJob(Job):
-    """One answer: `run` writes it. `text` is all of it so far; `error` is a sentence if it
+    """One answer: `write` does it. `text` is all of it so far; `error` is a sentence if it
     failed.
 
     message: the stored one that it fills, with what was said and called before. tools: what the model may call; None:
@@ -55,7 +55,7 @@ class AnswerJob(Job):
         tools: ToolUse | None = None,
         listener: Listener | None = None,
     ) -> None:
-        super().__init__(assistant.stop)
+        super().__init__(self.write, assistant.stop)
         self.request: AnswerRequest = request
         self.chat = request.source
         self.message = message.id if message is not None else None
@@ -84,23 +84,22 @@ class AnswerJob(Job):
         at = text.find(marker, last_step(self.steps)) if marker else -1
         return text if at < 0 else text[:at]
 
-    def wait(self, seen: int, timeout: float) -> int:
+    def wait(self, seen: int, timeout: float | None = None) -> int:
         """Block until there is more than version `seen`, the job is over or `timeout` seconds passed."""
         with self._changed:
             self._changed.wait_for(lambda: self._version != seen or self.over, timeout)
             return self._version
 
-    def run(self) -> None:
-        with self._at_work():
-            request = self._begun()
-            while request is not None and not self.stopped:
-                with closing(self._assistant.answer(request)) as events:
-                    for event in events:
-                        self._take(event)
-                        # A stop that came before the engine had started counts as well.
-                        if self.stopped and isinstance(event, Prefill):
-                            break
-                request = self._behind(request)
+    def write(self) -> None:
+        request = self._begun()
+        while request is not None and not self.stopped:
+            with closing(self._assistant.answer(request)) as events:
+                for event in events:
+                    self._take(event)
+                    # A stop that came before the engine had started counts as well.
+                    if self.stopped and isinstance(event, Prefill):
+                        break
+            request = self._behind(request)
 
     def _begun(self) -> AnswerRequest | None:
         """What is to be generated first."""

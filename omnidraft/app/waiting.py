@@ -1,4 +1,5 @@
-"""The list of work of a profile: who is answered, who waits for that, in which order. One thread does it.
+"""The list of work of a profile: who is answered, who waits for that, in which order. One thread does it. And how long
+work gives way to it.
 
 Knows no models, no conversations and no clients.
 """
@@ -39,16 +40,15 @@ class QueueFull(OmniDraftError):
 
 
 class Job:
-    """What takes long, can be waited for, and stopped from any thread. named: what the log calls it; failure: why it is
-    not what it should be."""
+    """What takes long, can be waited for, and stopped from any thread. work: does it, to its end or until it is
+    stopped; result: what that gave; failure: why it is not what it should be."""
 
-    named = "the answer"
-
-    def __init__(self, cut: Callable[[], object]) -> None:
-        """cut: ends what it is at."""
+    def __init__(self, work: Callable[[], Any], cut: Callable[[], object], named: str = "the answer") -> None:
+        """cut: ends what it is at; named: what the log calls it."""
+        self.result: Any = None
         self.failure: OmniDraftError | None = None
         self.stopped = self.over = False
-        self._cut, self._changed = cut, threading.Condition()
+        self.work, self._cut, self._named, self._changed = work, cut, named, threading.Condition()
 
     def stop(self) -> None:
         """End it as soon as possible; nothing happens to one that is over."""
@@ -62,20 +62,16 @@ class Job:
         with self._changed:
             self._changed.wait_for(lambda: self.over, timeout)
 
-    def run(self) -> None:
-        """Do it, to its end or until it is stopped."""
-        raise NotImplementedError
-
     @contextmanager
-    def _at_work(self) -> Iterator[None]:
-        """Around all that it does: what goes wrong is its `failure`, and it is over behind the block."""
+    def at_work(self) -> Iterator[None]:
+        """Around its work: what goes wrong is its `failure`, and it is over behind the block."""
         try:
             yield
         except OmniDraftError as error:
             self.failure = error
         except Exception:
             # Who waits must hear that it is over; the traceback belongs in the log.
-            log.exception("%s ended with a defect", self.named)
+            log.exception("%s ended with a defect", self._named)
             self.failure = Defect()
         finally:
             self._end()
@@ -211,37 +207,29 @@ class WorkList:
 
     def _work(self) -> None:
         while (place := self._next()) is not None:
-            began = time.monotonic()
+            began, before = time.monotonic(), self.job
             try:
                 with self._still():
-                    self._begin(place)
-                    if place.job is not None:
-                        place.job.run()
+                    if not place.taken_back:  # while long work came to stand still
+                        given = place.begin(place)
+                        place.job = self.job if self.job is not before else None
+                        self._leave(place, given)
+                    if (job := place.job) is not None:
+                        with job.at_work():
+                            job.result = job.work()
             except Exception as error:
-                log.exception("a turn ended with a defect")
+                if place.job is None:
+                    self.job = before  # what it began does not run
+                if not isinstance(error, OmniDraftError):
+                    log.exception("a turn ended with a defect")
                 self._leave(place, error=error)
             self._turn += 0.2 * (time.monotonic() - began - self._turn)
-            del place  # while the next is waited for, what it began may be let go
+            place = job = before = given = None  # while the next is waited for, what it began may be let go
 
     def _next(self) -> Place | None:
         with self._lock:
             self._lock.wait_for(lambda: self._places or self._closed)
             return self._places[0] if self._places else None
-
-    def _begin(self, place: Place) -> None:
-        if place.taken_back:  # while long work came to stand still
-            return
-        before = self.job
-        try:
-            given = place.begin(place)
-        except Exception as error:
-            self.job = before  # what it began does not run
-            if not isinstance(error, OmniDraftError):
-                raise
-            self._leave(place, error=error)
-            return
-        place.job = self.job if self.job is not before else None
-        self._leave(place, given)
 
     def _leave(self, place: Place, given: Any = None, error: Exception | None = None) -> None:
         """Its turn has begun, or never will."""
@@ -256,3 +244,74 @@ class WorkList:
                 place.begun.set_result(given)
             else:
                 place.begun.set_exception(error)
+
+
+# Long work stands still while somebody is answered, and goes on behind it.
+
+
+QUIET = 2.0  # seconds behind somebody's answer before the work goes on: another question may come
+Ended = Callable[[], bool]
+
+
+class GivingWay:
+    """Between those who ask something and long work, one at a time, which has a thread of its own."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._asked = 0  # blocks that the work stands still for
+        self._cut: Callable[[], object] | None = None  # ends what the work is at
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the work should stand still."""
+        return self._asked > 0
+
+    @property
+    def at_work(self) -> bool:
+        return self._cut is not None
+
+    @contextmanager
+    def ahead(self) -> Iterator[None]:
+        """The work stands still in the block. May be nested."""
+        with self._changed:
+            self._asked += 1
+            if self._cut is not None:
+                self._cut()
+            self._changed.wait_for(lambda: self._cut is None)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._asked -= 1
+                self._changed.notify_all()
+
+    @contextmanager
+    def working(self, cut: Callable[[], object], ended: Ended) -> Iterator[None]:
+        """By the work's thread: what `cut` ends from any thread, and is waited for; begins once nobody is asking."""
+        self._go_on(cut, ended, 0.0)
+        try:
+            yield
+        finally:
+            self._stand_still()
+
+    def let_by(self, cut: Callable[[], object], ended: Ended) -> None:
+        """By the work's thread, inside `working`: stand still while that is wanted, unless the work has `ended`."""
+        self._stand_still()
+        self._go_on(cut, ended, QUIET)
+
+    def look(self) -> None:
+        """The work has ended, perhaps while it stands still."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def _stand_still(self) -> None:
+        with self._changed:
+            self._cut = None
+            self._changed.notify_all()
+
+    def _go_on(self, cut: Callable[[], object], ended: Ended, quiet: float) -> None:
+        """quiet: seconds without anybody who asks."""
+        with self._changed:
+            while self._asked or (self._changed.wait_for(lambda: self._asked or ended(), quiet) and not ended()):
+                self._changed.wait_for(lambda: not self._asked)
+            self._cut = cut

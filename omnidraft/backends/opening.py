@@ -45,7 +45,7 @@ def open_target(
     if settings.workers:
         if isinstance(replaced, TargetProcess):
             replaced.release()
-        remote = TargetProcess.open(path, settings)
+        remote = TargetProcess(path, settings)
         remote.notices += [_NO_PROJECTOR.format(projector)] if projector else []
         return remote
     target = LlamaTarget.open(path, settings)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields
@@ -169,9 +168,8 @@ class Eraser:
 
     def __init__(self, db: Database, texts: MessageTexts, reopen: Callable[[], None]) -> None:
         self._db, self._texts, self._reopen = db, texts, reopen
-        self._changed = threading.Condition()
-        self._when: float | None = None
-        self._thread: threading.Thread | None = None
+        self._timer: threading.Timer | None = None
+        self._lock, self._working = threading.Lock(), threading.Lock()
 
     @property
     def due(self) -> bool:
@@ -189,36 +187,26 @@ class Eraser:
             if erase_deleted(self._db.connection):
                 self._db.run("DELETE FROM chores WHERE name = 'erase'")
 
-    def finish(self) -> None:
-        """Have it done now. Not with the lock of `db` held: the thread needs it."""
-        with self._changed:
-            thread = self._thread
-            if self._when is not None:
-                self._when = 0.0
-                self._changed.notify_all()
-        if thread is not None:
-            thread.join()
-
     def begin(self) -> None:
         """Something was deleted."""
-        with self._changed:
-            self._when = time.monotonic() + QUIET_SECONDS
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="eraser", daemon=True)
-                self._thread.start()
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = threading.Timer(QUIET_SECONDS, self._work)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def finish(self) -> None:
+        """Have it done now. Not with the lock of `db` held: who does it needs it."""
+        with self._lock:
+            timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+            timer.join()  # it may have begun
+            self._work()
 
     def _work(self) -> None:
-        while self._waited():
-            with self._db.patient():
-                self._reopen()
-
-    def _waited(self) -> bool:
-        """Wait until it is time; False if nothing is to be done any more."""
-        with self._changed:
-            if self._when is None:
-                self._thread = None
-                return False
-            while (left := self._when - time.monotonic()) > 0:
-                self._changed.wait(left)
-            self._when = None
-            return True
+        with self._working:
+            if self.due:
+                with self._db.patient():
+                    self._reopen()

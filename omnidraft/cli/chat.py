@@ -13,7 +13,7 @@ import re
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ from omnidraft.app.models_list import choose_drafter, choose_target
 from omnidraft.backends.llama.kernels import library
 from omnidraft.backends.pictures import Picture, open_picture
 from omnidraft.cli.interrupt import Interrupts
-from omnidraft.cli.report import add_setting, draft_length, given, print_json, printed, report, summary
-from omnidraft.decoding.events import Finished, Token
+from omnidraft.cli.report import add_setting, draft_length, given, print_json, report, summary
+from omnidraft.decoding.events import Finished, Notice, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.errors import OmniDraftError, SettingsError
 from omnidraft.lab.prompts import TASKS, Prompt, load_prompts
@@ -135,14 +135,21 @@ def _answer(
 ) -> tuple[str, list[int], Finished]:  # fmt: skip
     """Print an answer as it comes, if it is to be shown; its text, also if it was stopped, its ids, and its end."""
     request = AnswerRequest(messages, sampling, draft, source=chat, capture=assistant.capture)
-    with interrupts:
-        events = list(printed(assistant, request, interrupts, text=shown))
-    said = "".join(event.text for event in events if isinstance(event, (Token, Finished)))
-    finished = next(event for event in events if isinstance(event, Finished))  # every other end is an error
+    said: list[Token | Finished] = []
+    with interrupts, closing(assistant.answer(request)) as events:
+        for event in events:
+            if isinstance(event, (Token, Finished)):
+                said.append(event)
+                print(event.text if shown else "", end="", flush=True)
+            elif isinstance(event, Notice):
+                print(event.text, file=sys.stderr)
+            elif interrupts.pending:
+                assistant.stop()  # in case it came before the engine had begun
+    finished = next(event for event in said if isinstance(event, Finished))  # every other end is an error
     if shown:
         print()
         print(("[stopped] " if finished.reason == "cancelled" else "") + summary(finished), file=sys.stderr)
-    return said, [event.id for event in events if isinstance(event, Token)], finished
+    return "".join(event.text for event in said), [event.id for event in said if isinstance(event, Token)], finished
 
 
 def _told_again(assistant: Assistant, said: str, ids: Sequence[int], sampling: SamplingSettings) -> Message:

@@ -1,19 +1,15 @@
-"""What the command line says of an answer: its text as it comes, a JSON object for programs, one line for people."""
+"""What the command line says of an answer: a JSON object for programs, one line for people."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from omnidraft.app.assistant import Assistant
-from omnidraft.cli.interrupt import Interrupts
-from omnidraft.decoding.events import Event, Finished, Notice, Statistics, Token
-from omnidraft.decoding.request import AnswerRequest
+from omnidraft.decoding.events import Finished, Statistics
 from omnidraft.errors import SettingsError
 from omnidraft.settings.fields import Setting
 
@@ -23,19 +19,6 @@ FIGURES = (
     "tokens_per_second",
 )  # fmt: skip
 SECONDS = ("prefill", "draft", "translate", "verify", "other")
-
-
-def printed(assistant: Assistant, request: AnswerRequest, interrupts: Interrupts, text: bool = True) -> Iterator[Event]:
-    """The events of an answer, which is printed as it comes unless its `text` is not wanted."""
-    with closing(assistant.answer(request)) as events:
-        for event in events:
-            if isinstance(event, (Token, Finished)):
-                print(event.text if text else "", end="", flush=True)
-            elif isinstance(event, Notice):
-                print(event.text, file=sys.stderr)
-            elif interrupts.pending:
-                assistant.stop()  # in case it came before the engine had begun
-            yield event
 
 
 def report(text: str, ids: list[int], finished: Finished) -> dict:

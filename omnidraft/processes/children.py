@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,8 +41,7 @@ class LineChild:
     """`python -m module`, running. It leads a process group of its own, so that Ctrl+C in the terminal is left to us.
 
     One thread reads `lines` and then calls `ended`; the others may be called from anywhere. environment: variables it
-    has besides ours. keeps_errors: for a child that writes a log as long as it runs there is nothing to keep. heard:
-    False for one that answers by other ways, and inherits these `descriptors` for it (not on Windows).
+    has besides ours. keeps_errors: for a child that writes a log as long as it runs there is nothing to keep.
     """
 
     def __init__(
@@ -51,8 +50,6 @@ class LineChild:
         *arguments: str,
         environment: Mapping[str, str] = MappingProxyType({}),
         keeps_errors: bool = True,
-        heard: bool = True,
-        descriptors: Sequence[int] = (),
     ) -> None:
         self._errors = tempfile.TemporaryFile() if keeps_errors else None  # noqa: SIM115 - open until it has ended
         ours = {"GGML_NO_BACKTRACE": "1", "PYTHONIOENCODING": "utf-8"}  # whoever aborts needs no debugger
@@ -60,8 +57,8 @@ class LineChild:
         path = os.pathsep.join([str(ROOT), *filter(None, [given.get("PYTHONPATH")])])
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", module, *arguments], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE if heard else subprocess.DEVNULL, stderr=self._errors or subprocess.DEVNULL,
-            env={**given, "PYTHONPATH": path}, pass_fds=descriptors, encoding="utf-8", **system.own_group(),
+            stdout=subprocess.PIPE, stderr=self._errors or subprocess.DEVNULL,
+            env={**given, "PYTHONPATH": path}, encoding="utf-8", **system.own_group(),
         )  # fmt: skip
 
     @property

@@ -8,9 +8,7 @@ system keeps by itself (snapshots, a drive's spare blocks) is out of reach.
 
 from __future__ import annotations
 
-import gc
 import shutil
-import time
 from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import closing, suppress
@@ -133,7 +131,6 @@ def _versions(adapters: Path) -> Counter[str]:
 
 
 def _rows(path: Path, query: str) -> list[tuple]:
-    """Without sqlitedict, which closes a file some time after it was told to; until then it counts as in use."""
     if not path.is_file() or not path.stat().st_size:
         return []
     try:
@@ -143,7 +140,6 @@ def _rows(path: Path, query: str) -> list[tuple]:
         raise StorageError(f"{path} cannot be read: {error}.") from error
 
 
-CLOSING_SECONDS = 3.0  # what sqlitedict may take to close a file it was told to
 LEARNED = ("ngrams", "replay", "metrics")  # who answers or learns has these open
 _GENERATED = {"statistics", "token_ids", "origins", "target"}  # what an answer's meta data may have
 _OPEN = ("", "-wal", "-shm")  # what an open store consists of
@@ -273,16 +269,11 @@ def _closed(home: DataHome, profile: str) -> ProfilePaths:
 def _refuse_others(paths: ProfilePaths) -> None:
     """StorageError if another program, as a chat on the terminal, has open what is to be changed: it would write back
     what it still knows."""
-    give_up = time.monotonic() + CLOSING_SECONDS
     if in_use(paths, LEARNED):
-        gc.collect()  # sqlitedict leaves the connection it lists the tables with to the garbage collector
-    while in_use(paths, LEARNED):
-        if time.monotonic() > give_up:
-            raise StorageError(
-                "Nothing was forgotten: another program, such as a chat on the terminal, works with this profile; end "
-                "it first."
-            )
-        time.sleep(0.05)
+        raise StorageError(
+            "Nothing was forgotten: another program, such as a chat on the terminal, works with this profile; end it "
+            "first."
+        )
 
 
 def _tokens(messages: Sequence[Message]) -> set[int] | None:

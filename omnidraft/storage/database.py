@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from omnidraft.errors import Damaged, StorageError
 from omnidraft.storage.files import move_aside
-from omnidraft.storage.vault import vault_of
+from omnidraft.storage.vault import key_of
 
 log = logging.getLogger("omnidraft.storage")
 
@@ -48,15 +48,10 @@ MISTAKES = (*_both("ProgrammingError"), *_both("IntegrityError"), *_both("Interf
 
 def connect(path: Path | str, *, existing: bool = False, **options: Any) -> sqlite3.Connection:
     """As `sqlite3.connect`. existing: do not make the file. StorageError if it is encrypted and cannot be opened."""
-    path = Path(path)
-    vault = vault_of(path)
+    name, key = str(path), key_of(path)
     if existing:
-        name, options = f"{path.absolute().as_uri()}?mode=rw", {**options, "uri": True}
-    else:
-        name = str(path)
-    if vault is None:
-        return sqlite3.connect(name, **options)
-    return connect_with(vault.key_for(Path(path).absolute()), name, **options)
+        name, options = f"{Path(path).absolute().as_uri()}?mode=rw", {**options, "uri": True}
+    return sqlite3.connect(name, **options) if key is None else connect_with(key, name, **options)
 
 
 def connect_with(key: bytes | None, name: str, **options: Any) -> sqlite3.Connection:

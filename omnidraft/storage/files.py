@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin, g
 from omnidraft.errors import StorageError
 from omnidraft.storage.scratch import replacing, sync_folder
 from omnidraft.storage.sealed import seal, sealed_bytes, unseal, unsealed_bytes
-from omnidraft.storage.vault import vault_of
+from omnidraft.storage.vault import key_of, vault_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,18 +49,15 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 def as_stored(path: Path, data: bytes) -> bytes:
     """What to write to `path` so that `read` gives `data`."""
-    vault = vault_of(path)
-    return data if vault is None else sealed_bytes(data, vault.key_for(Path(path).absolute()))
+    key = key_of(path)
+    return data if key is None else sealed_bytes(data, key)
 
 
 def read(path: Path) -> bytes:
     """What a file holds, opened if it is sealed. OSError if it cannot be read, StorageError if it cannot be opened."""
-    data = Path(path).read_bytes()
-    vault = vault_of(path)
-    if vault is None:
-        return data
+    data, key = Path(path).read_bytes(), key_of(path)
     try:
-        return unsealed_bytes(data, vault.key_for(Path(path).absolute()))
+        return data if key is None else unsealed_bytes(data, key)
     except StorageError as error:
         raise StorageError(f"{path} {error}.") from None
 
@@ -70,15 +67,15 @@ def readable(path: Path | str) -> Iterator[Path]:
     """The file itself, or a copy in memory of one that is sealed, for libraries that open files by name; it is gone
     behind the block, whoever has it open. StorageError if it cannot be opened."""
     path = Path(path)
-    vault = vault_of(path)
-    if vault is None:
+    vault, key = vault_of(path), key_of(path)
+    if vault is None or key is None:
         yield path
         return
     with vault.scratch() as folder:
         copy = folder / path.name
         try:
             with open(path, "rb") as source, open(copy, "wb") as target:
-                unseal(source, target, vault.key_for(path.absolute()))
+                unseal(source, target, key)
         except StorageError as error:
             raise StorageError(f"{path} {error}.") from None
         except OSError as error:
@@ -88,12 +85,12 @@ def readable(path: Path | str) -> Iterator[Path]:
 
 def put_in(made: Path, path: Path) -> None:
     """Store the content of a readable file at `path`, sealed where that is encrypted, down to the disk."""
-    vault = vault_of(path)
+    key = key_of(path)
     with open(made, "rb") as source, open(path, "wb") as target:
-        if vault is None:
+        if key is None:
             shutil.copyfileobj(source, target)
         else:
-            seal(source, target, vault.key_for(Path(path).absolute()))
+            seal(source, target, key)
         target.flush()
         os.fsync(target.fileno())
 

@@ -112,8 +112,7 @@ def replacing(path: Path, suffix: str = SUFFIX) -> Iterator[Path]:
             lock.release()
         os.replace(temporary, path)
     finally:
-        with suppress(OSError):
-            _unlink(temporary, lock)
+        _remove(temporary, lock, os.getpid())
     sync_folder(path.parent)
 
 
@@ -123,7 +122,7 @@ def sweep_files(folder: Path, pattern: str) -> None:
         lock = FileLock(path)
         with suppress(OSError):
             if lock.acquire():
-                _unlink(path, lock)
+                _remove(path, lock, os.getpid())
 
 
 def sync_folder(folder: Path) -> None:
@@ -157,20 +156,12 @@ def _empty(path: Path, suffix: str) -> Path:
     return Path(name)
 
 
-def _unlink(path: Path, lock: FileLock) -> None:
-    """The lock goes last, or somebody might come between; on Windows nothing that is open can be renamed or removed."""
-    try:
-        if sys.platform == "win32":
-            lock.release()
-        path.unlink(missing_ok=True)
-    finally:
-        lock.release()
-
-
-def _remove(folder: Path, lock: FileLock, process: int) -> None:
-    """As `_unlink`, but not in a fork of the process."""
-    if os.getpid() == process:
-        shutil.rmtree(folder, ignore_errors=True)
-    lock.release()
+def _remove(path: Path, lock: FileLock, process: int) -> None:
+    """A file, or a folder with all in it; not in a fork of the process. The lock goes last, or somebody might come
+    between; on Windows nothing that is open can be removed."""
     if sys.platform == "win32":
-        shutil.rmtree(folder, ignore_errors=True)
+        lock.release()
+    if os.getpid() == process:
+        with suppress(OSError):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+    lock.release()

@@ -60,10 +60,6 @@ class Vault:
             self._parts[part] = derive(self._key, f"part {part}")
         return self._parts[part]
 
-    def key_for(self, path: Path) -> bytes:
-        """The key of a file below the profiles."""
-        return self.key(part_of(path.relative_to(self.root / PROFILES)))
-
     def hold(self) -> None:
         """Have it found from now on, and temporary files of this process and its children lie in memory."""
         _held[self.root] = self
@@ -112,6 +108,13 @@ def vault_of(path: Path) -> Vault | None:
             if (root / HEADER).exists():
                 raise StorageError(locked(root))
     return None
+
+
+def key_of(path: Path | str) -> bytes | None:
+    """The key of a file; None for one that is not to be encrypted. StorageError as of `vault_of`."""
+    path = Path(os.path.abspath(path))
+    vault = vault_of(path)
+    return None if vault is None else vault.key(part_of(path.relative_to(vault.root / PROFILES)))
 
 
 def locked(root: Path) -> str:

@@ -39,7 +39,7 @@ def opening(request, models: Path, tmp_path_factory) -> Callable[[], LanguageMod
         folder = write_folder(tmp_path_factory.mktemp("models") / "tiny random")
         return lambda: HfTarget.open(folder, SETTINGS)
     if request.param == "a process of its own":
-        return lambda: TargetProcess.open(target, SETTINGS)
+        return lambda: TargetProcess(target, SETTINGS)
     file = target if request.param == "llama.cpp" else drafter
     return lambda: LlamaTarget.open(file, SETTINGS, max_rows=32)
 

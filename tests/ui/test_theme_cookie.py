@@ -10,7 +10,7 @@ from fastapi.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
 from omnidraft.settings.config import AppSettings
-from ui.common.theme import ThemeCookie
+from ui.common.frame import Frame
 
 
 class Profiles:
@@ -26,7 +26,7 @@ class Profiles:
 def told(sessions: Profiles, path: str, cookie: str | None) -> str | None:
     """The theme that comes with a page; None where nothing is said."""
     app = FastAPI()
-    app.add_middleware(ThemeCookie, sessions=sessions)
+    app.add_middleware(Frame, sessions=sessions)
 
     @app.get("/{rest:path}")
     def page(rest: str) -> PlainTextResponse:

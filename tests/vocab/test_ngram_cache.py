@@ -298,19 +298,6 @@ def test_a_locked_file_is_an_error_and_the_entries_are_written_later(pair, path)
     assert len(stored(path, pair)) == 40
 
 
-@pytest.mark.timeout(60)
-def test_a_writer_thread_that_dies_meanwhile_is_an_error_and_not_a_hang(pair, path, monkeypatch, caplog):
-    monkeypatch.setattr("omnidraft.storage.dict_table.ANSWER_SECONDS", 1e9)  # it is its death that ends the wait
-    cache = NgramCache.open(path, pair, CacheSettings(seed=False))
-    monkeypatch.setattr(type(cache._store._table), "alive", True)
-    cache._store._table.conn.close()
-    cache.learn(ids(pair, 1)[0])
-    with pytest.raises(StorageError, match="does not answer"):
-        cache.commit()
-    cache.close()
-    assert "does not answer" in caplog.text
-
-
 def test_clearing_leaves_nothing_and_no_trace_in_the_file(pair, path):
     cache = NgramCache.open(path, pair, CacheSettings(capacity=30))
     for token in ids(pair, 200)[100:120]:

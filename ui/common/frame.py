@@ -13,8 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from omnidraft.app.sessions import Sessions, session_of_request
+from omnidraft.errors import OmniDraftError
+from omnidraft.server.guard.security import changing_headers
+from ui.common.theme import COOKIE, COOKIE_LASTS, UNSET
 from ui.gradio_ways import changing_html, with_more
 
 # A button as large as its word; a field whose label only screen readers say.
@@ -103,16 +109,31 @@ def script(name: str) -> str:
 
 
 class Frame:
-    """ASGI middleware in front of Gradio: its HTML of a page goes out with the frame in it."""
+    """ASGI middleware in front of Gradio: its HTML of a page goes out with the frame in it, and with the profile's
+    theme where the browser has another: it is another browser, or has the cookie of another profile."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, sessions: Sessions) -> None:
         self.app = app
+        self.sessions = sessions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         page = page_at(scope["path"]) if scope["type"] == "http" and scope["method"] == "GET" else None
-        if page is not None and chat_at(scope["path"]) is not None:
-            scope = {**scope, "path": "/", "raw_path": b"/"}  # one page has them all; its script says which it is
-        await self.app(scope, receive, send if page is None else changing_html(send, lambda html: framed(html, page)))
+        if page is not None:
+            if cookie := await run_in_threadpool(self._theme, Request(scope)):
+                send = changing_headers(send, lambda headers: headers.append("set-cookie", cookie))
+            send = changing_html(send, lambda html: framed(html, page))
+            if chat_at(scope["path"]) is not None:
+                scope = {**scope, "path": "/", "raw_path": b"/"}  # one page has them all; its script says which it is
+        await self.app(scope, receive, send)
+
+    def _theme(self, request: Request) -> str:
+        """The cookie that tells it; "" where the browser has that, or the profile cannot be opened, which the page's
+        own events tell."""
+        try:
+            chosen = session_of_request(self.sessions, request).settings.theme
+        except OmniDraftError:
+            return ""
+        return f"{COOKIE}={chosen};{COOKIE_LASTS}" if request.cookies.get(COOKIE, UNSET) != chosen else ""
 
 
 def framed(html: str, page: str) -> str:

@@ -15,7 +15,7 @@ import threading
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable
 from concurrent import futures
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,78 +47,70 @@ from omnidraft.processes import system
 MAX_MESSAGE = 16_000_000  # bytes: a picture of a screen is a few million
 NONSENSE = 100  # lines that are no messages; some servers greet in words
 GRACE = 2.0  # seconds to end by itself
-_GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError)
 
 
-class Pipes:
-    """`opened` starts the program and ends it with its block. over: it says nothing more; fault: why, if it is one."""
+class Pipes(AsyncIterator[SessionMessage], AbstractAsyncContextManager[Any]):
+    """`opened` starts the program and ends it with its block, in which this is both streams that a session wants: what
+    it says, and where to say something. over: it says nothing more; fault: why, if it is one."""
+
+    _process: Process
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self.over = asyncio.Event()
         self.fault = ""
+        self._nonsense = 0
 
     @asynccontextmanager
-    async def opened(self) -> AsyncIterator[tuple[Any, Any]]:
-        """What it says, and where to say something. OmniDraftError if it cannot be started."""
-        process = await self._started()
-        heard, to_us = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-        to_it, said = anyio.create_memory_object_stream[SessionMessage](0)
-        tasks = [asyncio.create_task(one) for one in (self._hear(process, heard), _say(process, said))]
-        try:
-            yield to_us, to_it
-        finally:
-            with anyio.CancelScope(shield=True):
-                to_it.close()
-                await _end(process)
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _started(self) -> Process:
+    async def opened(self) -> AsyncIterator[Any]:
+        """OmniDraftError if it cannot be started."""
         program = self._program
         environment = get_default_environment() | dict(program.environment)
         try:
-            return await asyncio.create_subprocess_exec(
+            self._process = await asyncio.create_subprocess_exec(
                 shutil.which(program.command, path=environment.get("PATH")) or program.command, *program.arguments,
                 stdin=PIPE, stdout=PIPE, stderr=DEVNULL, limit=MAX_MESSAGE, env=environment,
                 cwd=os.path.expanduser(program.folder) if program.folder else Path.home(), **system.own_group(),
             )  # fmt: skip
         except OSError as error:
             raise OmniDraftError(f"could not be started ({error.strerror or error})") from None
-
-    async def _hear(self, process: Process, heard: Any) -> None:
-        assert process.stdout is not None
-        nonsense = 0
-        async with heard:
-            with suppress(*_GONE):
-                while line := await self._line(process.stdout):
-                    try:
-                        message = SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
-                    except ValueError:
-                        if line.strip() and (nonsense := nonsense + 1) > NONSENSE:
-                            self.fault = "writes what is not MCP"
-                            break
-                        continue
-                    await heard.send(message)
-                self.fault = self.fault or ("wrote what is not MCP, and ended" if nonsense else "ended by itself")
-                self.over.set()
-
-    async def _line(self, stdout: asyncio.StreamReader) -> bytes:
         try:
-            return await stdout.readline()
+            yield self
+        finally:
+            with anyio.CancelScope(shield=True):
+                await _end(self._process)
+
+    async def __aexit__(self, *_: object) -> None:
+        """It is `opened` that ends it."""
+
+    async def __anext__(self) -> SessionMessage:
+        while line := await self._line():
+            try:
+                return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+            except ValueError:
+                self._nonsense += bool(line.strip())
+                if self._nonsense > NONSENSE:
+                    self.fault = "writes what is not MCP"
+                    break
+        self.fault = self.fault or ("wrote what is not MCP, and ended" if self._nonsense else "ended by itself")
+        self.over.set()
+        raise StopAsyncIteration
+
+    async def _line(self) -> bytes:
+        assert self._process.stdout is not None
+        try:
+            return await self._process.stdout.readline()
         except ValueError:
             self.fault = f"sent more than {size(MAX_MESSAGE)} at once"
-            return b""
+        except OSError:  # it has ended
+            pass
+        return b""
 
-
-async def _say(process: Process, said: Any) -> None:
-    assert process.stdin is not None
-    async with said:
-        with suppress(*_GONE):  # that it has ended is heard
-            async for one in said:
-                process.stdin.write(one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
-                await process.stdin.drain()
+    async def send(self, one: SessionMessage) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError):  # that it has ended is heard
+            self._process.stdin.write(one.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+            await self._process.stdin.drain()
 
 
 async def _end(process: Process) -> None:
@@ -205,7 +197,7 @@ class RunningServer:
             with anyio.CancelScope() as self._work:
                 if self._closing:
                     return
-                async with pipes.opened() as streams, ClientSession(*streams) as session:
+                async with pipes.opened() as both, ClientSession(both, both) as session:
                     if await self._begun(session):
                         self._session = session
                         self.ready.set()

@@ -18,7 +18,7 @@ from time import monotonic
 import numpy as np
 import psutil
 
-from omnidraft.backends.base import Aborted, passes
+from omnidraft.backends.base import Aborted
 from omnidraft.backends.gguf.file import usable_info
 from omnidraft.backends.remote.target_link import (
     ABORTED,
@@ -39,7 +39,6 @@ from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 
 STALLED = 30.0  # seconds beyond what a pass could take, then the workers are given up
 LOADING_STALLED = 120.0  # seconds in which loading gets no further: the largest tensor must have crossed the network
-MAX_ROWS = 64
 _PATIENCE = 2.0  # times one token's time for each token of a pass: more than any pass takes
 _UNKNOWN_PASS = 1.0  # seconds a token is taken to need before one was timed
 _NARROW = 4  # tokens of passes whose time says what a single one needs
@@ -52,17 +51,21 @@ class TargetProcess:
 
     n_ctx: int  # this and what follows is told by the process
     n_batch: int
+    max_rows: int
     widest: int
     can_rewind = True
     cannot_rewind_reason: str | None = None
     rewind_method = "cut"
 
-    def __init__(self, path: Path, settings: ModelSettings) -> None:
-        self.info = usable_info(path)
+    def __init__(self, path: str | Path, settings: ModelSettings) -> None:
+        """Load the model at `path` in a process of its own, over the workers that `settings` name.
+
+        ModelError in one sentence if it cannot serve.
+        """
+        self.info = usable_info(Path(path))
         self.name = self.info.name
         self.vocabulary = read_gguf_vocabulary(self.info.path)
         self.settings = settings
-        self.max_rows = MAX_ROWS
         self.notices: list[str] = []
         self.plan: Plan | None = None
         self._tokens: list[int] = []
@@ -72,14 +75,6 @@ class TargetProcess:
         self._left: list[int] | None = None  # what the cache may hold once a pass that was left behind is over
         self._single: float | None = None  # seconds a pass of few tokens takes
         self._launch()
-
-    @classmethod
-    def open(cls, path: str | Path, settings: ModelSettings) -> TargetProcess:
-        """Load the model at `path` in a process of its own, over the workers that `settings` name.
-
-        ModelError in one sentence if it cannot serve.
-        """
-        return cls(Path(path), settings)
 
     @property
     def tokens(self) -> list[int]:
@@ -107,13 +102,18 @@ class TargetProcess:
         with self._lock:
             if not 0 <= rows <= len(ids):
                 raise ValueError(f"{rows} rows asked of {len(ids)} ids")
-            if rows <= self.max_rows:
-                return self._extend(ids, rows)
-            parts, done = [], 0
-            for count, outputs in passes(len(ids), rows, len(ids), self.max_rows):
-                parts.append(self._extend(ids[done : done + count], outputs).copy())
-                done += count
-            return np.concatenate(parts)
+            link, after = self._ready(), [*self._tokens, *ids]
+            reply = self._exchange(link, Request(len(self._tokens), rows, list(map(int, ids))), after)
+            self._tokens = after[: reply.held]
+            if reply.how == ABORTED:
+                raise Aborted
+            if reply.how == REFUSED:
+                raise ModelError(reply.text)
+            if reply.how == DEFECT:
+                raise RuntimeError(f"in the process that computes {self.name}: {reply.text}")
+            if len(ids) <= _NARROW:
+                self._single = reply.seconds if self._single is None else max(reply.seconds, 0.9 * self._single)
+            return reply.rows
 
     def rewind(self, length: int) -> None:
         """See `LanguageModel.rewind`. What is cut is told along with the next pass, so nothing is sent here."""
@@ -128,8 +128,6 @@ class TargetProcess:
     def abort(self) -> None:
         """Interrupt an `extend` that is running now; one that starts later is not affected."""
         self._interrupted = True
-        if (link := self._link) is not None:
-            link.interrupt(True)
 
     def release(self) -> None:
         """End the process, so that others can have its workers; the next pass starts it again."""
@@ -143,21 +141,6 @@ class TargetProcess:
             link.kill()  # a pass that is running ends with it
         self.release()
 
-    def _extend(self, ids: Sequence[int], rows: int) -> np.ndarray:
-        link = self._ready()
-        after = [*self._tokens, *ids]
-        reply = self._exchange(link, Request(len(self._tokens), rows, list(map(int, ids))), after)
-        self._tokens = after[: reply.held]
-        if reply.how == ABORTED:
-            raise Aborted
-        if reply.how == REFUSED:
-            raise ModelError(reply.text)
-        if reply.how == DEFECT:
-            raise RuntimeError(f"in the process that computes {self.name}: {reply.text}")
-        if len(ids) <= _NARROW:
-            self._single = reply.seconds if self._single is None else max(reply.seconds, 0.9 * self._single)
-        return link.rows[:rows]
-
     def _ready(self) -> TargetLink:
         """The process, started again if it had ended, with nothing under way and no interruption."""
         if self._closed:
@@ -167,7 +150,6 @@ class TargetProcess:
             self._launch()
         assert self._link is not None
         self._interrupted = False
-        self._link.interrupt(False)
         return self._link
 
     def _exchange(self, link: TargetLink, request: Request, tokens: list[int]) -> Reply:
@@ -176,22 +158,23 @@ class TargetProcess:
         interrupted: list[float] = []  # since when: most passes end by themselves soon
 
         def leaving() -> bool:
-            if not (self._interrupted and self.can_rewind):
+            if not self._interrupted:
                 return False
+            if not interrupted:
+                link.interrupt()
             interrupted.append(monotonic())
-            return interrupted[-1] - interrupted[0] > _LET_GO
+            return self.can_rewind and interrupted[-1] - interrupted[0] > _LET_GO
 
         try:
             link.send(request)
-            reply = link.await_reply(limit, leaving)
+            return link.reply(limit, leaving)
+        except Aborted:
+            self._left = tokens
+            raise
         except Gone:
             raise self._lost(loading=False) from None
         except TimeoutError:
             raise self._stalled(limit, loading=False) from None
-        if reply is None:
-            self._left = tokens
-            raise Aborted
-        return reply
 
     def _patience(self, count: int) -> float:
         """Seconds until a pass of `count` tokens is given up: none of many takes longer than one alone."""
@@ -211,7 +194,7 @@ class TargetProcess:
         """Start the process and load the model; ModelError in one sentence if that fails, then nothing is left."""
         if self.settings.workers:
             self.plan = plan(self.info, self.settings, self.settings.n_ctx or self.info.n_ctx_train or 4096)
-        self._link = TargetLink(self._asked(), self.max_rows, self.vocabulary.size)
+        self._link = TargetLink(self._asked(), self.vocabulary.size)
         try:
             while (reply := self._link.reply(LOADING_STALLED)).how == LOADING:
                 tell(reply.text, reply.seconds)

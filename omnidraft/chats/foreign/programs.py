@@ -1,13 +1,124 @@
-"""What other programs' conversations look like in their exports, and the turns that each becomes."""
+"""What other programs' conversations look like in their exports, and the turns in a row that each becomes first.
+
+Other versions of turns are lines of their own; where lines go through the same turns, these are stored once.
+"""
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Iterator
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from html import unescape
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from omnidraft.chats.foreign.turns import MOST_LINES, Talk, Turn, ends, line_to, moment, text_or
+from omnidraft.chats.records import Conversation, Message, title_of, whole_text
+from omnidraft.chats.titles import UNTITLED, automatic_title
+
+T = TypeVar("T")
+MOST_LINES = 200  # of one conversation: each is read to its beginning
+# What programs count in: seconds, milliseconds, microseconds or nanoseconds since 1970.
+_UNITS = ((1e17, 1e9), (1e14, 1e6), (1e11, 1e3))
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """role: user or assistant. model: who wrote an answer, where that is known. key: which turn it is, in all lines."""
+
+    role: str
+    text: str
+    created: float | None = None
+    model: str | None = None
+    key: str = field(default="", kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """One conversation of another program, along the path that was shown there; `others` are the lines beside it."""
+
+    title: str
+    turns: list[Turn]
+    system: str = ""
+    created: float | None = None
+    updated: float | None = None
+    others: list[list[Turn]] = field(default_factory=list)
+
+
+def as_stored(talk: Talk, source: str) -> tuple[Conversation, list[Message]] | None:
+    """The conversation under new ids, turns of one role in a row as one; None where nobody says anything."""
+    turns = list(_joined(turn for turn in talk.turns if turn.text.strip()))
+    if not turns:
+        return None
+    now = time.time()
+    created = min(talk.created or turns[0].created or now, now)
+    updated = min(talk.updated or turns[-1].created or created, now)
+    title = title_of(talk.title)
+    automatic = automatic_title(turns[0].text) if turns[0].role == "user" else UNTITLED
+    chat = Conversation(uuid.uuid4().hex, title or automatic, created, updated, bool(title), whole_text(talk.system))
+    made: dict[tuple[str | None, str], Message] = {}  # by what is above and the turn's key
+    shown: dict[str | None, str] = {}  # the version shown below each message; the line shown last decides
+    for line in (*(_joined(turn for turn in other if turn.text.strip()) for other in talk.others), turns):
+        parent = None
+        for turn in line:
+            place = (parent, turn.key or f"{turn.role} {turn.text}")  # some exports name no messages
+            if place not in made:
+                meta = {"source": source} | ({"model": whole_text(turn.model)} if turn.model else {})
+                when = min(turn.created or created, now)
+                made[place] = Message(
+                    uuid.uuid4().hex, chat.id, parent, turn.role, whole_text(turn.text), when, True, meta
+                )
+            shown[parent] = made[place].id
+            parent = made[place].id
+    return chat, [replace(message, active=shown[message.parent] == message.id) for message in made.values()]
+
+
+def moment(value: Any) -> float | None:
+    """Seconds since 1970 of a time in whatever unit; None for what is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        return None
+    return value / next((unit for limit, unit in _UNITS if value >= limit), 1.0)
+
+
+def line_to(nodes: dict[str, Any], last: Any, parent: str) -> list[dict[str, Any]]:
+    """From the first message to `last`, along the names of parents; a ring ends where it closes."""
+    found: list[dict[str, Any]] = []
+    seen: set[str] = set()
+    while isinstance(last, str) and last not in seen and isinstance(node := nodes.get(last), dict):
+        seen.add(last)
+        found.append(node)
+        last = node.get(parent)
+    return found[::-1]
+
+
+def ends(nodes: dict[str, Any], parent: str) -> list[str]:
+    """The last messages of all lines, at most `MOST_LINES` of them: whatever no other names as its parent."""
+    named = {node.get(parent) for node in nodes.values() if isinstance(node, dict)}
+    return [name for name, node in nodes.items() if isinstance(node, dict) and name not in named][-MOST_LINES:]
+
+
+def at(given: Any, kind: type[T], *names: str) -> T:
+    """What stands in nested objects behind these names; an empty one of its kind where none does."""
+    for name in names:
+        given = given.get(name) if isinstance(given, dict) else None
+    return given if isinstance(given, kind) else kind()
+
+
+def _joined(turns: Iterable[Turn]) -> Iterator[Turn]:
+    """Programs write one answer as several messages, with what tools said between them."""
+    held: Turn | None = None
+    for turn in turns:
+        if held is not None and held.role == turn.role:
+            text, key = f"{held.text.rstrip()}\n\n{turn.text}", f"{held.key} {turn.key}".strip()
+            held = Turn(held.role, text, held.created, held.model or turn.model, key=key)
+            continue
+        if held is not None:
+            yield held
+        held = turn
+    if held is not None:
+        yield held
+
 
 # ChatGPT (`conversations.json`): a tree of messages and the one shown last. The path to that one is shown, other
 # branches are versions beside it. What a person did not see (tool calls, hidden system messages, thoughts) stays out;
@@ -24,10 +135,11 @@ def _chatgpt(given: dict[str, Any]) -> Talk:
     path = line_to(nodes, given.get("current_node"), "parent")
     if not path and last:  # the file does not say which was shown; an export has nodes in order
         path = line_to(nodes, last[-1], "parent")
+    instructions = [_chatgpt_text(one).strip() for one in _messages(path) if _role(one) == "system"]
     return Talk(
-        text_or(given.get("title")),
+        at(given, str, "title"),
         _chatgpt_turns(path),
-        "\n\n".join(_instructions(_messages(path))),
+        "\n\n".join(filter(None, instructions)),  # the export's own are empty or hidden
         moment(given.get("create_time")),
         moment(given.get("update_time")),
         [_chatgpt_turns(line_to(nodes, end, "parent")) for end in last],
@@ -44,49 +156,33 @@ def _chatgpt_turns(path: list[dict[str, Any]]) -> list[Turn]:
 
 def _chatgpt_turn(message: dict[str, Any]) -> Turn | None:
     role = _role(message)
-    if role not in ("user", "assistant") or _hidden(message) or message.get("recipient", "all") != "all":
+    if role not in ("user", "assistant") or message.get("recipient", "all") != "all":
         return None
-    meta = message.get("metadata")
-    model = meta.get("model_slug") if isinstance(meta, dict) and role == "assistant" else None
+    model = at(message, str, "metadata", "model_slug") if role == "assistant" else ""
     written = moment(message.get("create_time"))
-    key = text_or(message.get("id"))
-    return Turn(role, _chatgpt_text(message), written, model if isinstance(model, str) else None, key=key)
-
-
-def _instructions(messages: list[dict[str, Any]]) -> Iterator[str]:
-    """System prompts with something in them: the export's own are empty or hidden."""
-    for message in messages:
-        if _role(message) == "system" and not _hidden(message) and (text := _chatgpt_text(message).strip()):
-            yield text
+    return Turn(role, _chatgpt_text(message), written, model or None, key=at(message, str, "id"))
 
 
 def _role(message: dict[str, Any]) -> str:
-    author = message.get("author")
-    return text_or(author.get("role")) if isinstance(author, dict) else ""
-
-
-def _hidden(message: dict[str, Any]) -> bool:
-    meta = message.get("metadata")
-    return isinstance(meta, dict) and bool(meta.get("is_visually_hidden_from_conversation"))
+    """Whose words it shows; "" where it is hidden."""
+    meta = at(message, dict, "metadata")
+    return "" if meta.get("is_visually_hidden_from_conversation") else at(message, str, "author", "role")
 
 
 def _chatgpt_text(message: dict[str, Any]) -> str:
-    content = message.get("content")
-    if not isinstance(content, dict):
-        return ""
+    content = at(message, dict, "content")
     kind = content.get("content_type")
     if kind in ("text", "multimodal_text"):
-        parts = content.get("parts")
-        return "\n".join(filter(None, map(_part, parts))) if isinstance(parts, list) else ""
-    if kind == "code" and (code := text_or(content.get("text"))):
+        return "\n".join(filter(None, map(_part, at(content, list, "parts"))))
+    if kind == "code" and (code := at(content, str, "text")):
         return f"```\n{code}\n```"
     return ""
 
 
 def _part(part: Any) -> str:
     if isinstance(part, dict):
-        return text_or(part.get("text")) or ("[picture]" if "image" in text_or(part.get("content_type")) else "[file]")
-    return text_or(part)
+        return at(part, str, "text") or ("[picture]" if "image" in at(part, str, "content_type") else "[file]")
+    return at(part, str)
 
 
 # Open WebUI: a list whose items hold a history of messages by name and the current one. Older exports have a plain list
@@ -108,17 +204,12 @@ def _is_open_webui(given: Any) -> bool:
 
 def _open_webui(given: dict[str, Any]) -> Talk:
     chat = _chat(given)
-    history, params = chat.get("history"), chat.get("params")
-    history = history if isinstance(history, dict) else {}
-    nodes = history.get("messages")
-    nodes = nodes if isinstance(nodes, dict) else {}
-    path = line_to(nodes, history.get("currentId"), "parentId")
-    messages = path or (chat["messages"] if isinstance(chat.get("messages"), list) else [])
-    system = text_or(params.get("system")) if isinstance(params, dict) else ""
+    nodes = at(chat, dict, "history", "messages")
+    path = line_to(nodes, at(chat, str, "history", "currentId"), "parentId")
     return Talk(
-        text_or(given.get("title")) or text_or(chat.get("title")),
-        _open_webui_turns(messages),
-        system or text_or(chat.get("system")),
+        at(given, str, "title") or at(chat, str, "title"),
+        _open_webui_turns(path or at(chat, list, "messages")),
+        at(chat, str, "params", "system") or at(chat, str, "system"),
         moment(given.get("created_at")) or moment(chat.get("timestamp")),
         moment(given.get("updated_at")),
         [_open_webui_turns(line_to(nodes, end, "parentId")) for end in ends(nodes, "parentId")] if path else [],
@@ -141,12 +232,11 @@ def _chat(given: Any) -> dict[str, Any]:
 def _open_webui_turn(message: dict[str, Any]) -> Turn:
     content = message.get("content")
     if isinstance(content, list):  # text and pictures
-        content = "\n".join(text_or(part.get("text"), "[picture]") for part in content if isinstance(part, dict))
-    text = _THOUGHTS.sub(_as_thoughts, text_or(content))
-    model = message.get("model") if message["role"] == "assistant" else None
-    written = moment(message.get("timestamp"))
-    key = text_or(message.get("id"))
-    return Turn(message["role"], text, written, model if isinstance(model, str) else None, key=key)
+        texts = [part.get("text") for part in content if isinstance(part, dict)]
+        content = "\n".join(text if isinstance(text, str) else "[picture]" for text in texts)
+    text = _THOUGHTS.sub(_as_thoughts, at(content, str))
+    model = at(message, str, "model") if message["role"] == "assistant" else ""
+    return Turn(message["role"], text, moment(message.get("timestamp")), model or None, key=at(message, str, "id"))
 
 
 def _as_thoughts(found: re.Match[str]) -> str:
@@ -172,14 +262,14 @@ def _lm_studio(given: dict[str, Any]) -> Talk:
     others: list[list[Turn]] = []
     for place, message in enumerate(messages):
         versions, chosen = _versions(message)
-        said = [_lm_studio_turn(version, created, f"{place}.{at}") for at, version in enumerate(versions)]
+        said = [_lm_studio_turn(version, created, f"{place}.{number}") for number, version in enumerate(versions)]
         others += [[*shown, turn] for turn in said if turn is not None][-MOST_LINES:]
         if said and (turn := said[chosen]) is not None:
             shown = [*shown, turn]
     return Talk(
-        text_or(given.get("name")),
+        at(given, str, "name"),
         shown,
-        text_or(given.get("systemPrompt")),
+        at(given, str, "systemPrompt"),
         created,
         moment(given.get("assistantLastMessagedAt")) or moment(given.get("userLastMessagedAt")),
         others,
@@ -188,21 +278,15 @@ def _lm_studio(given: dict[str, Any]) -> Talk:
 
 def _versions(message: dict[str, Any]) -> tuple[list[Any], int]:
     """A message's versions, and which of them is shown."""
-    versions, at = message.get("versions"), message.get("currentlySelected")
-    if not isinstance(versions, list):
-        return [], -1
-    return versions, at if isinstance(at, int) and 0 <= at < len(versions) else -1
+    versions, chosen = at(message, list, "versions"), message.get("currentlySelected")
+    return versions, chosen if isinstance(chosen, int) and 0 <= chosen < len(versions) else -1
 
 
 def _lm_studio_turn(version: Any, created: float | None, key: str) -> Turn | None:
     if not isinstance(version, dict) or version.get("role") not in ("user", "assistant"):
         return None
-    return Turn(version["role"], _lm_studio_text(version), created, _model(version), key=key)
-
-
-def _model(version: dict[str, Any]) -> str | None:
-    sender = version.get("senderInfo")
-    return text_or(sender.get("senderName")) or None if isinstance(sender, dict) else None
+    model = at(version, str, "senderInfo", "senderName")
+    return Turn(version["role"], _lm_studio_text(version), created, model or None, key=key)
 
 
 def _lm_studio_text(version: dict[str, Any]) -> str:
@@ -214,20 +298,16 @@ def _lm_studio_text(version: dict[str, Any]) -> str:
 
 
 def _block(step: dict[str, Any]) -> str:
-    style, text = step.get("style"), _parts(step.get("content"))
-    thoughts = isinstance(style, dict) and style.get("type") == "thinking" and text.strip()
+    text = _parts(step.get("content"))
+    thoughts = at(step, str, "style", "type") == "thinking" and text.strip()
     return f"<think>\n{text.strip()}\n</think>" if thoughts else text
 
 
 def _parts(content: Any) -> str:
     if not isinstance(content, list):
-        return text_or(content)
-    said = []
-    for part in content:
-        if isinstance(part, dict):
-            is_file = part.get("type") in ("file", "image")
-            said.append("[file]" if is_file else text_or(part.get("text")))
-    return "".join(said)
+        return at(content, str)
+    parts = [part for part in content if isinstance(part, dict)]
+    return "".join("[file]" if part.get("type") in ("file", "image") else at(part, str, "text") for part in parts)
 
 
 class Program(NamedTuple):

@@ -17,8 +17,8 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from omnidraft.app.answer_job import AnswerJob
-from omnidraft.app.embedding import EmbeddingJob
 from omnidraft.app.session import Session
+from omnidraft.app.waiting import Job
 from omnidraft.backends.base import LanguageModel
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.decoding.request import AnswerRequest
@@ -33,7 +33,7 @@ from omnidraft.prompting.templates import ChatTemplate
 from omnidraft.server.api import errors
 from omnidraft.server.api import reply as completions
 from omnidraft.server.api.body import json_body, read_body
-from omnidraft.server.api.errors import BadRequest, error_reply, refused
+from omnidraft.server.api.errors import BadRequest, refused
 from omnidraft.server.api.forms import ChatForm, Logprobs, TextForm
 from omnidraft.server.api.reply import Reply
 from omnidraft.server.api.request import EFFORT, Asked, Choice, CompletionRequest, Prompt
@@ -60,9 +60,7 @@ async def complete(kind: type[Asked], session: Session, request: Request, form: 
 
 
 async def _streamed(reply: Reply, events: AsyncIterator[str], request: Request) -> Response:
-    while not reply.job.over and not await run_in_threadpool(reply.job.wait, 0, 0.2):
-        if await request.is_disconnected():
-            reply.job.stop()
+    await unless_gone(reply.job, request, partial(reply.job.wait, 0))
     if (failed := _failed(reply.job)) is not None:  # before the first word it can still be told with a status
         return failed
     return StreamingResponse(events, media_type="text/event-stream")
@@ -72,8 +70,7 @@ async def _whole(session: Session, reply: Reply, others: list[Choice], request: 
     replies = [reply]
     while True:
         job = replies[-1].job
-        if not await ends(job, request):
-            return error_reply(GONE, 499)
+        await unless_gone(job, request, job.join)
         if (failed := _failed(job)) is not None:
             return failed
         if len(replies) > len(others):
@@ -93,34 +90,34 @@ async def start(session: Session, choice: Choice, request: Request) -> Reply:
     return await when_idle(session, request, begin, again=choice.index > 0)
 
 
-async def ends(job: AnswerJob | EmbeddingJob, request: Request) -> bool:
-    """Wait until the job is over; False, and it is stopped, if the client goes away before."""
+async def unless_gone(job: Job, request: Request, wait: Callable[[], object]) -> None:
+    """`wait`; BadRequest, and the job is stopped, if the client goes away before."""
     try:
-        while not job.over:
-            if await request.is_disconnected():
-                return False
-            await run_in_threadpool(job.join, 0.1)
-    finally:
+        await _awaited(request, asyncio.ensure_future(run_in_threadpool(wait)))
+    except BaseException:
         job.stop()
-    return True
+        raise
 
 
 async def when_idle(session: Session, request: Request, begin: Callable[[], Any], again: bool = False) -> Any:
     """What `begin` gives when its turn comes; BadRequest if the client goes away before, QueueFull if too many wait and
     this request was not let in before (`again`)."""
     place = session.queue.enter(lambda _: begin(), again=again)
-    begun = asyncio.wrap_future(place.begun)
     try:
-        while not begun.done():
-            if await request.is_disconnected():
-                raise BadRequest(GONE, 499)
-            await asyncio.wait([begun], timeout=LOOK_EVERY)
+        if (given := await _awaited(request, asyncio.wrap_future(place.begun))) is None:
+            raise BadRequest(GONE, 499)
+        return given
     finally:
-        if not begun.done():
+        if not place.begun.done():
             session.queue.take_back(place)
-    if (given := begun.result()) is None:
-        raise BadRequest(GONE, 499)
-    return given
+
+
+async def _awaited(request: Request, coming: asyncio.Future[Any]) -> Any:
+    while not coming.done():
+        if await request.is_disconnected():
+            raise BadRequest(GONE, 499)
+        await asyncio.wait([coming], timeout=LOOK_EVERY)
+    return coming.result()
 
 
 def _answer(session: Session, name: str, model: ModelInfo, choice: Choice) -> Reply:

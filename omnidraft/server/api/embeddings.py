@@ -12,11 +12,12 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import AfterValidator, Field
 from starlette.concurrency import run_in_threadpool
 
-from omnidraft.app.embedding import EmbeddingJob, NoEmbeddings
+from omnidraft.app.assistant import NoEmbeddings
 from omnidraft.app.session import Session
+from omnidraft.app.waiting import Job
 from omnidraft.backends.gguf.file import ModelInfo
 from omnidraft.server.api import errors
-from omnidraft.server.api.answers import GONE, ends, when_idle
+from omnidraft.server.api.answers import unless_gone, when_idle
 from omnidraft.server.api.body import Body, Texts, json_body, read_body
 from omnidraft.server.api.errors import error_reply, refused
 
@@ -41,20 +42,21 @@ class Wanted(Body):
 async def embed(session: Session, request: Request) -> Response:
     wanted = await run_in_threadpool(lambda data: Wanted.read(json_body(data)), await read_body(request))
     name, model = await run_in_threadpool(errors.find, session, wanted.model)
-    job: EmbeddingJob = await when_idle(session, request, partial(_begin, session, model, wanted))
-    if not await ends(job, request):
-        return error_reply(GONE, 499)
+    job: Job = await when_idle(session, request, partial(_begin, session, model, wanted))
+    await unless_gone(job, request, job.join)
     if job.failure is not None:
         return refused(job.failure, 400 if isinstance(job.failure, NoEmbeddings) else 500)
-    assert job.vectors is not None
-    if wanted.dimensions not in (None, job.vectors.shape[1]):
-        return error_reply(f"dimensions can only be {job.vectors.shape[1]} with {name}; leave it out.", 400)
-    return JSONResponse(_reply(name, job.vectors, job.tokens, wanted.encoding_format == "base64"))
+    vectors, tokens = job.result
+    if wanted.dimensions not in (None, vectors.shape[1]):
+        return error_reply(f"dimensions can only be {vectors.shape[1]} with {name}; leave it out.", 400)
+    return JSONResponse(_reply(name, vectors, tokens, wanted.encoding_format == "base64"))
 
 
-def _begin(session: Session, model: ModelInfo, wanted: Wanted) -> EmbeddingJob:
+def _begin(session: Session, model: ModelInfo, wanted: Wanted) -> Job:
     with session.turn(lambda: model.path):
-        return session.start(EmbeddingJob(session.assistant, wanted.input))
+        assistant = session.assistant
+        job = Job(lambda: assistant.embed(wanted.input, lambda: job.stopped), assistant.stop, "embedding")
+        return session.start(job)
 
 
 def _reply(name: str, vectors: np.ndarray, tokens: int, encoded: bool) -> dict[str, Any]:

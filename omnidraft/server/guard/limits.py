@@ -56,37 +56,40 @@ def _bounded(scope: Scope, receive: Receive) -> Receive:
 
 # Ends what is still being sent when the server stops, so that stopping takes no time and leaves no traceback; a client
 # that leaves before it has sent its request leaves none either. A page keeps streams open for as long as it is open
-# itself. When the server ends, every request is told that its client went away, which is what each of them waits for,
-# and its response is closed as it should be.
+# itself. When the server ends, every request is cancelled where it is, and its response is closed as it should be.
 
 
 log = logging.getLogger("omnidraft.server")
 _GRADIO = "/gradio_api/"
-GONE: Message = {"type": "http.disconnect"}
 
 
 class Ending:
-    """ASGI middleware around everything else; `over` is set when the server ends, which `ended` hears first."""
+    """ASGI middleware around everything else; `over` once the server ends, which `ended` hears first."""
 
     def __init__(self, app: ASGIApp, ended: Callable[[], None] = lambda: None) -> None:
         self.app = app
-        self.over = asyncio.Event()
+        self.over = False
         self._ended = ended
+        self._running = set[asyncio.Task[None]]()
 
     def end(self) -> None:
         self._ended()
-        self.over.set()
+        self.over = True
+        for request in list(self._running):
+            request.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        request, response = _Request(receive, self.over), _Response(send)
+        response, request = _Response(send), asyncio.current_task()
+        assert request is not None
+        self._running.add(request)
         try:
             with contextlib.suppress(ClientDisconnect):  # whoever left while sending expects no answer
-                await self.app(scope, request.receive, response.send)
-        except asyncio.CancelledError:  # it took longer than a server that ends waits
-            if not self.over.is_set():
+                await self.app(scope, receive, response.send)
+        except asyncio.CancelledError:
+            if not self.over:
                 raise
         except Exception as error:  # Gradio's, over what no page of ours sends; what pages do wrong is told elsewhere
             if not scope["path"].startswith(_GRADIO):
@@ -94,47 +97,9 @@ class Ending:
             log.warning("%s could not be answered: %s", scope["path"][:100], type(error).__name__)
             await response.end(400)
         finally:
-            request.close()
-        if self.over.is_set():
+            self._running.discard(request)
+        if self.over:
             await response.end()
-
-
-class _Request:
-    """What a client sends; once all of its request has come, whether it is still there.
-
-    Starlette's `is_disconnected` takes only what is there at once: it gives up where `receive` would have to wait. So
-    from the end of the request on one task waits, whoever asks in between and gives up.
-    """
-
-    def __init__(self, receive: Receive, over: asyncio.Event) -> None:
-        self._receive = receive
-        self._over = over
-        self._whole = False
-        self._leaving: asyncio.Future[None] | None = None
-
-    async def receive(self) -> Message:
-        if not self._whole:  # until then it is heard out, though the server ends
-            message = await self._receive()
-            self._whole = not message.get("more_body", False)
-            if self._whole:
-                self._leaving = asyncio.ensure_future(self._left())
-            return message
-        if self._leaving is not None and not self._leaving.done():
-            await asyncio.wait([self._leaving])
-        return GONE
-
-    async def _left(self) -> None:
-        """Until the client has gone or the server ends."""
-        waits = [asyncio.ensure_future(self._receive()), asyncio.ensure_future(self._over.wait())]
-        try:
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for one in waits:
-                one.cancel()
-
-    def close(self) -> None:
-        if self._leaving is not None:
-            self._leaving.cancel()
 
 
 class _Response:

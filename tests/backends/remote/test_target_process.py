@@ -39,7 +39,7 @@ def here(model):
 
 @pytest.fixture(scope="module")
 def apart(model):
-    with TargetProcess.open(model, SETTINGS) as target:
+    with TargetProcess(model, SETTINGS) as target:
         yield target
 
 
@@ -49,7 +49,7 @@ def ids(here):
 
 
 def test_passes_of_one_class_have_the_same_bits_here_and_in_a_process(model, ids):
-    with LlamaTarget.open(model, SETTINGS) as here, TargetProcess.open(model, SETTINGS) as apart:
+    with LlamaTarget.open(model, SETTINGS) as here, TargetProcess(model, SETTINGS) as apart:
         assert apart.widest == here.widest > 3
         rows = []
         for target, width in ((here, 1), (apart, 1), (apart, 4)):
@@ -111,7 +111,7 @@ def test_it_ends_with_the_program_that_started_it(model):
     script = (
         "import sys, time\nfrom omnidraft.backends.remote.target_process import TargetProcess\n"
         "from omnidraft.settings.config import ModelSettings\n"
-        f"target = TargetProcess.open({str(model)!r}, ModelSettings(threads=1, n_ctx=64))\n"
+        f"target = TargetProcess({str(model)!r}, ModelSettings(threads=1, n_ctx=64))\n"
         "print(target.pid, flush=True)\ntime.sleep(600)"
     )
     app = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
@@ -131,17 +131,17 @@ def test_how_far_loading_is_is_told_here_and_it_can_be_called_off(model):
             self.heard.append(self.doing)
             return super().go_on()
 
-    with watched(Watching(model)), TargetProcess.open(model, SETTINGS):
+    with watched(Watching(model)), TargetProcess(model, SETTINGS):
         assert f"reading {model.stem.removesuffix('-f16')}" in Watching.heard
     with watched(Progress(model, called_off=True)), pytest.raises(CalledOff):
-        TargetProcess.open(model, SETTINGS)
+        TargetProcess(model, SETTINGS)
 
 
 @needs_rpc
 def test_over_a_worker_passes_of_one_class_have_the_same_bits(model, ids):
     with workers(1) as running:
         settings = ModelSettings(threads=1, n_ctx=1024, workers=named(running), split="1,1")
-        with TargetProcess.open(model, settings) as spread:
+        with TargetProcess(model, settings) as spread:
             assert spread.widest > 3
             rows = []
             for width in (1, 4):
@@ -155,7 +155,7 @@ def test_over_a_worker_passes_of_one_class_have_the_same_bits(model, ids):
 def test_a_worker_that_is_gone_is_named_and_missed_until_it_is_back(model, ids):
     with workers(2) as running:
         settings = ModelSettings(threads=1, n_ctx=256, workers=named(running), split="0,1,1")
-        with TargetProcess.open(model, settings) as spread:
+        with TargetProcess(model, settings) as spread:
             expected = spread.extend(ids[:9], 1).copy()
             spread.rewind(8)
             running[1].stop()
@@ -172,7 +172,7 @@ def test_a_worker_that_is_gone_is_named_and_missed_until_it_is_back(model, ids):
 def test_a_worker_that_stands_still_is_given_up(model, ids, monkeypatch):
     with workers(1) as running:
         settings = ModelSettings(threads=1, n_ctx=256, workers=named(running), split="1,1")
-        with TargetProcess.open(model, settings) as spread:
+        with TargetProcess(model, settings) as spread:
             spread.extend(ids[:3], 1)
             monkeypatch.setattr(target_process, "STALLED", 1.0)
             running[0].inner.suspend()

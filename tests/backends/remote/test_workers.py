@@ -123,7 +123,7 @@ def test_a_worker_says_what_it_lends_and_keeps_to_its_limit(models):
         assert 0 < found.latency < 60
         settings = ModelSettings(threads=1, n_ctx=65536, workers=str(worker.address), split="0,1")
         with pytest.raises(ModelError, match=r"needs .*, but free are"):
-            TargetProcess.open(models / "tiny-target-a-f16.gguf", settings)
+            TargetProcess(models / "tiny-target-a-f16.gguf", settings)
         assert psutil.Process(worker.inner.pid).is_running()
     finally:
         worker.stop()
@@ -137,7 +137,7 @@ def test_nobody_is_told_apart_from_busy(models):
         settings = ModelSettings(threads=1, n_ctx=256, workers=named(running))
         target = models / "tiny-target-a-f16.gguf"
         busy = pytest.raises(NoWorker, match="may be at work for another program")
-        with TargetProcess.open(target, settings), busy:
+        with TargetProcess(target, settings), busy:
             probe(running[0].address, 1.0)
         assert probe(running[0].address, 60).memory
 
