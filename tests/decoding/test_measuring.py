@@ -54,12 +54,6 @@ def test_a_slow_model_keeps_to_the_budget():
     assert list(pace.passes.figures) == [1]
 
 
-def test_where_there_is_time_for_two_widths_they_show_what_a_row_adds():
-    found = measure_pace(Slow(toys.target(), 0.03, 0.01), None, 0.5)
-    assert set(found.passes.figures) == {1, 4}
-    assert found.passes.seconds(8) == pytest.approx(0.11)
-
-
 def test_one_pass_of_four_rows_says_what_rows_add_unless_it_was_interrupted():
     """Of a model with passes like those of one and a half billion parameters there is time for no more."""
     found = measure_pace(Slow(toys.target(), 0.11, 0.005), None, 0.5)
