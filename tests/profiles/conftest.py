@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from omnidraft.chats import ChatStore
-from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.profiles.folders import create_profile
 from omnidraft.settings.config import AppSettings, changed
@@ -17,6 +16,7 @@ from omnidraft.storage.paths import ProfilePaths
 from omnidraft.vocab import NgramCache, PairMap
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.adapters import lora
+from tests.learning.learning_helpers import random_record
 
 SETTINGS = changed(AppSettings(), **{"theme": "dark", "sampling.top_k": 7})
 
@@ -28,22 +28,7 @@ def pair(models):
 
 
 def record(number):
-    numbers = np.random.default_rng(number)
-    spans, counts = numbers.integers(1, 4, 30), numbers.integers(1, 9, 30)
-    total = int(counts.sum())
-    return Record(
-        chat=f"chat {number}",
-        target="tiny-target-a",
-        vocabulary="v",
-        prompt=numbers.integers(0, 6000, 20),
-        targets=numbers.integers(0, 6000, 30),
-        pieces=numbers.integers(0, 6000, int(spans.sum())),
-        spans=spans,
-        counts=counts,
-        ids=np.concatenate([numbers.choice(6000, count, replace=False) for count in counts]),
-        logprobs=np.full(total, -3.0, np.float32),
-        rest=np.full(30, 0.5, np.float32),
-    )
+    return random_record(np.random.default_rng(number), 30, chat=f"chat {number}", target="tiny-target-a")
 
 
 @pytest.fixture
