@@ -64,7 +64,7 @@ class Lived:
         keep_candidate(self.new_adapter.parent, Candidate(weights, "base", 1, 2, (self.other, self.chat)))
         with ReplayStore(self.paths.replay) as replay:
             kept = [
-                random_record(np.random.default_rng(seed), 60, chat=chat, target="tiny-target-a")
+                random_record(np.random.default_rng(seed), 60, k=1, chat=chat, target="tiny-target-a")
                 for seed, chat in enumerate((self.other, self.chat))
             ]
             self.blobs = [encode(one) for one in kept]

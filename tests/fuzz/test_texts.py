@@ -173,7 +173,10 @@ def test_templates(vocabulary, by):
         source = by.choice(["{{ (", "{% if 1 %}", "{{ -"]) * 3000
     with refused_at_most():
         template = ChatTemplate(source, vocabulary, "It")
-        template.render([{"role": "user", "content": "Hi {{ 1 }}"}])
+        written = "".join(
+            span.text for span in template.render([{"role": "user", "content": "Are you {{ 1 }} there?"}])
+        )
+        assert "Are you {{ 1 }} there?" in written
 
 
 WORDS = [

@@ -85,13 +85,6 @@ def test_what_a_template_refuses_or_ignores_is_joined_to_a_message_that_it_takes
     assert text(chatml(source).render(messages)) == written
 
 
-@pytest.mark.parametrize("source", ["{{ raise_exception('only on Sundays') }}", "{{ messages[0].content + 1 }}"])
-def test_a_template_that_cannot_write_a_question_gives_way_to_a_plain_one(chatml, source):
-    template = chatml(source)
-    assert "cannot be used" in template.note
-    assert MESSAGES[-1]["content"] in text(template.render(MESSAGES))
-
-
 def test_a_conversation_that_a_template_refuses_is_an_error_with_its_words(chatml):
     template = chatml("{% for m in messages %}{{ m.content }}{% if '8' in m.content %}{{ raise_exception('no 8') }}"
                       "{% endif %}{% endfor %}")  # fmt: skip

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from omnidraft.backends.gguf.file import read_info
@@ -16,8 +17,7 @@ from omnidraft.backends.llama.sizes import kv_cache_bytes
 from omnidraft.errors import ModelError
 from omnidraft.format import size
 from omnidraft.settings.config import ModelSettings
-from tests.backends.tiny_models import MODELS
-from tests.hollow import Shape, write_hollow
+from tests.backends.tiny_models import MODELS, write
 
 BUNDLED = "tiny-target-a-f16.gguf"
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,13 +47,36 @@ print(resident() - before)
 """
 
 
+def llama(width: int, layers: int, heads: int, kv: int, inner: int, rows: int) -> tuple[str, dict, dict]:
+    """A Llama of zeros in F16."""
+    head = width // heads
+    pieces = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
+    pieces += [f"t{number}" for number in range(rows - len(pieces))]
+    keys = {
+        "llama.context_length": 32768, "llama.embedding_length": width, "llama.block_count": layers,
+        "llama.feed_forward_length": inner, "llama.attention.head_count": heads, "llama.attention.head_count_kv": kv,
+        "llama.attention.layer_norm_rms_epsilon": 1e-5, "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": pieces, "tokenizer.ggml.scores": [0.0] * rows,
+        "tokenizer.ggml.token_type": [2, 3, 3, *[6] * 256, *[1] * (rows - 259)],
+    }  # fmt: skip
+    shapes = {
+        "attn_q": (width, width), "attn_k": (kv * head, width), "attn_v": (kv * head, width),
+        "attn_output": (width, width), "ffn_gate": (inner, width), "ffn_up": (inner, width), "ffn_down": (width, inner),
+    }  # fmt: skip
+    tensors = {"token_embd.weight": np.zeros((rows, width), np.float16), "output_norm.weight": np.ones(width, "f4")}
+    for layer in range(layers):
+        tensors |= {f"blk.{layer}.{name}.weight": np.zeros(shape, np.float16) for name, shape in shapes.items()}
+        tensors |= {f"blk.{layer}.{name}.weight": np.ones(width, np.float32) for name in ("attn_norm", "ffn_norm")}
+    return "llama", keys, tensors
+
+
 SHAPES = {
     "bundled": (None, {"n_ctx": 1024}),
     "bundled, a short context": (None, {"n_ctx": 256}),
-    "two wide layers": (Shape(768, 2, 12, 12, 3072, 32000, tied=True), {"n_ctx": 1024}),
-    "grouped heads, quantized cache": (Shape(512, 8, 8, 2, 1536, 8192, tied=True), {"n_ctx": 2048, "kv_type": "q8_0"}),
-    "large vocabulary": (Shape(256, 4, 4, 4, 768, 151936, tied=True), {"n_ctx": 1024}),
-    "long context": (Shape(256, 12, 4, 4, 512, 4096, tied=True), {"n_ctx": 2048}),
+    "two wide layers": (llama(768, 2, 12, 12, 3072, 32000), {"n_ctx": 1024}),
+    "grouped heads, quantized cache": (llama(512, 8, 8, 2, 1536, 8192), {"n_ctx": 2048, "kv_type": "q8_0"}),
+    "large vocabulary": (llama(256, 4, 4, 4, 768, 151936), {"n_ctx": 1024}),
+    "long context": (llama(256, 12, 4, 4, 512, 4096), {"n_ctx": 2048}),
 }
 
 
@@ -64,7 +87,7 @@ LONG = {"bundled, a short context", *list(SHAPES)[3:]}  # seconds each
 def shaped(request, models: Path, tmp_path: Path):
     """(file, settings)."""
     shape, settings = SHAPES[request.param]
-    return (write_hollow(tmp_path / "shape.gguf", shape, "F16") if shape else models / BUNDLED), settings
+    return (write(tmp_path / "shape.gguf", *shape) if shape else models / BUNDLED), settings
 
 
 def test_the_estimate_is_within_a_tenth_of_what_is_then_used(shaped, models: Path):
