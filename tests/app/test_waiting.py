@@ -53,20 +53,6 @@ def said(session, chat) -> list[tuple[str, str | None]]:
     return [(message.content or message.role, message.meta.get("error")) for message in session.store.path(chat)]
 
 
-def test_questions_are_answered_one_after_the_other_in_the_order_of_asking(session):
-    first, second, third = asked_in(session, "one", "two", "three")
-    assert session.writing(first)
-    assert [chat in session.queue for chat in (first, second, third)] == [False, True, True]
-    assert said(session, second) == [("two", None)]
-    end_answer(session)
-    until(lambda: session.writing(second))
-    until(lambda: second not in session.queue)
-    assert third in session.queue
-    session.stop(second)  # a stopped answer ends as well
-    until(lambda: len(said(session, third)) == 2)
-    assert [role for role, _ in said(session, second)] == ["two", "assistant"]
-
-
 def test_the_next_question_of_the_same_conversation_waits_too_and_only_one(session):
     (chat,) = asked_in(session, "one")
     assert conversing.ask(session, chat, "two") is None
@@ -176,16 +162,6 @@ def test_pages_and_clients_have_their_turn_in_the_order_of_asking(session):
     end_answer(session)
     until(lambda: session.writing(fifth))
     until(lambda: not len(session.queue))
-
-
-def test_a_client_that_goes_away_leaves_its_turn_to_who_waits_behind(session):
-    asked_in(session, "one")
-    client = as_a_client(session, [], "two")
-    (third,) = asked_in(session, "three")
-    session.queue.take_back(client)
-    end_answer(session)
-    until(lambda: session.writing(third))
-    assert client.begun.result() is None
 
 
 class Broken:

@@ -7,7 +7,7 @@ import pytest
 
 from omnidraft.decoding import sampling
 from omnidraft.decoding.events import Token
-from omnidraft.decoding.sampling import Penalties, Sampler, looked_at
+from omnidraft.decoding.sampling import Penalties, looked_at
 from omnidraft.settings.config import SamplingSettings
 from tests.decoding import toys
 from tests.decoding.test_exactness import answer
@@ -54,23 +54,3 @@ def test_an_answer_cut_and_gone_on_with_is_the_whole_one(temperature):
     rest = toys.decoded(toys.target(), [*toys.PROMPT, *begun], sampling, 3, written=len(begun))
     said = [*begun, *(e.id for e in rest if isinstance(e, Token))]
     assert said[: len(whole)] == list(whole)
-
-
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_bias_is_added_to_the_targets_logits_and_drafting_changes_nothing_about_it(temperature):
-    sampling = SamplingSettings.unfiltered(max_tokens=30, temperature=temperature)
-    bias, row = {3: 1.5, 4: -2.0}, np.arange(toys.TARGET.size, dtype=np.float32)
-    biased = row.copy()
-    Sampler(sampling, toys.TARGET, 0, bias=bias).prepare(biased, [])
-    shift = np.where(np.isfinite(biased), biased - row, 0)
-    assert shift.tolist() == [bias.get(id, 0.0) for id in range(toys.TARGET.size)]
-
-    def said(seed, speculation=None, **more):
-        events = toys.decoded(toys.target(), toys.PROMPT, sampling, seed, speculation, **more)
-        return [event.id for event in events if isinstance(event, Token)]
-
-    plain = [said(seed, bias=bias) for seed in range(8)]
-    assert plain != [said(seed) for seed in range(8)], "the bias decides something"
-    for seed in range(8):
-        speculation = toys.speculation(toys.drafter(), toys.translator(True), 4)
-        assert said(seed, speculation, bias=bias) == plain[seed]
