@@ -63,15 +63,6 @@ def test_the_next_question_of_the_same_conversation_waits_too_and_only_one(sessi
     assert [text for text, _ in said(session, chat)] == ["one", "assistant", "two", "assistant"]
 
 
-def test_one_that_is_taken_back_is_not_answered_and_stays(session):
-    first, second = asked_in(session, "one", "two")
-    session.stop(second)
-    end_answer(session)
-    assert session.writing(second) is False
-    assert said(session, second) == [("two", None), ("assistant", "It was taken back before its turn.")]
-    assert session.writing(first) is False
-
-
 def test_a_new_version_and_another_answer_wait_too(session):
     edited, again = new(session), new(session)
     for chat in (edited, again):

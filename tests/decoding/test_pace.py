@@ -153,50 +153,12 @@ def test_interrupted_rounds_end_nothing_that_pays(share):
 # the clock's judgement
 
 
-def told(proposer: Proposer, rounds: int, tokens: int, took: float) -> int:
-    """Rounds of a way to propose until it is left; returns how many there were."""
-    for done in range(rounds):
-        if proposer.left:
-            return done
-        proposer.observe(tokens, took)
-    return rounds
-
-
-def test_what_a_wrong_decision_costs_is_bounded_in_plain_rounds():
-    proposer = Proposer()
-    assert 0.5 * told(proposer, 1000, 1, 1.5) <= PURSE
-    proposer.try_again()
-    assert 0.5 * told(proposer, 1000, 1, 1.5) <= PURSE / 2
-
-
-def test_one_interrupted_round_ends_nothing_and_long_gains_excuse_no_losses():
-    proposer = Proposer()
-    proposer.observe(1, 50.0)
-    assert not proposer.left
-    told(proposer, 1000, 3, 1.5)
-    assert told(proposer, 1000, 1, 1.5) <= 2 * PURSE
-
-
 def test_knows_what_drafting_lost_before_it_was_ended():
     pace = Pace({1: 1.0}, 0.1)
     assert pace.lost is None
     for _ in range(60):
         pace.draft.observe(1, 1.25)
     assert 0.05 <= pace.lost <= 0.25
-
-
-def test_what_lost_against_plain_rounds_of_long_ago_is_held_against_new_ones_first():
-    pace = Pace({1: 1.0}, 0.1)
-    for _ in range(24):  # the machine has become a quarter slower
-        pace.observe(1, 1.25)
-        pace.draft.observe(1, 1.25, recent=pace.plain_is_recent)
-    assert pace.plain_is_due
-    assert not pace.draft.left
-    pace.observe_plain([1.25] * 7)
-    assert not pace.plain_is_due
-    for _ in range(8):  # but here it is drafting that costs as much, which new ones show
-        pace.draft.observe(1, 1.25, recent=pace.plain_is_recent)
-    assert pace.draft.left
 
 
 def test_tries_in_vain_come_ever_more_rarely_and_soon_where_something_changed():

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from omnidraft.learning.adapters.store import read_candidate
 from omnidraft.learning.adapters.versions import merged_path, write_merged
 from omnidraft.learning.material.record import Record
 from omnidraft.learning.material.replay import ExpansionTable, ReplayStore
@@ -108,38 +107,6 @@ def test_an_update_says_how_far_it_is(world):
     assert world.store.current().name == update.version
     states = [State.TRAINING, State.JUDGING, State.PUBLISHING, State.IDLE]
     assert list(dict.fromkeys(update.state for update in updates)) == states
-
-
-@pytest.fixture
-def refused(world, monkeypatch):
-    """A candidate that only too little to judge by kept from being served."""
-    monkeypatch.setattr(evaluate, "FEWEST", 250)  # as many as 16 answers' held-out tokens, if answers were short
-    world.add(world.records[:8])
-    first = world.update()
-    assert first.outcome == "refused"
-    assert "held-out tokens to judge by" in first.reason
-    world.add(world.records[8:16])
-    return read_candidate(world.store.folder)
-
-
-def test_new_answers_that_prove_a_candidate_serve_it_with_what_it_learned_of_them(world, refused):
-    assert world.update().outcome == "published"
-    served = world.store.current()
-    weights = read_weights(served.weights)
-    assert any((weights[name] != matrix).any() for name, matrix in refused.weights.items())
-    assert set(served.meta.chats) > set(refused.chats)
-    assert read_candidate(world.store.folder) is None
-
-
-def test_answers_that_a_candidate_is_worse_on_do_not_serve_it(world, monkeypatch):
-    table = ExpansionTable.load(Path(world.job.table))
-    rng = np.random.default_rng(0)
-    monkeypatch.setattr(evaluate, "FEWEST", 250)
-    world.add([scrambled(record, rng, table) for record in world.records[:8]])
-    assert world.update(learning_rate=0.02).outcome == "refused"
-    assert read_candidate(world.store.folder).weights
-    world.add(world.records[8:16])
-    assert world.update(learning_rate=1e-6).outcome == "refused"
 
 
 @pytest.fixture(scope="module")
