@@ -1,27 +1,19 @@
 """What must hold through every template: the same text as transformers, calls and results, and that
 typed markers stay text."""
 
-import random
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from omnidraft.decoding.events import Token
-from omnidraft.decoding.request import AnswerRequest
-from omnidraft.engine import Engine
 from omnidraft.prompting.own_ids import KEY, Spelled
 from omnidraft.prompting.prompt import prompt_ids
 from omnidraft.prompting.templates import ChatTemplate
-from omnidraft.settings.config import SamplingSettings
 from omnidraft.vocab import Vocabulary
 from omnidraft.vocab.hf_vocab import read_tokenizer_json
 from tests.backends.hf_folders import add_tokens, write_tokenizer
-from tests.fakes import ToyModel
 from tests.prompting.every_template import MARKER, each_template, source
 from tests.prompting.following import text
 
@@ -105,65 +97,6 @@ def test_an_earlier_answer_keeps_its_own_ids_where_the_template_writes_it_again(
     places = [at for at in range(len(following)) if following[at : at + len(own)] == own]
     assert len(places) == rendered.count(said["content"])
     assert text(template, [asked, spelled, then]) == rendered
-
-
-MEANT = ("Hi", "What is 2+2?", "a", "", "  two  spaces ", "Grüße, 中文 😀", "```py\nprint('<x>')\n```", '{"a": [1, 2]}')
-
-
-def words(rng: random.Random, markers: Sequence[str]) -> str:
-    """What somebody may type, the template's own markers and whole turns in its form among it."""
-    return "".join(rng.choice([*MEANT, *markers, "\n", " "]) for _ in range(rng.randrange(1, 6))) or "."
-
-
-@each_template
-def test_a_prompt_depends_on_the_conversation_alone(name: str, folder: Path, vocabulary: Vocabulary, tmp_path: Path):
-    """Whatever was answered before, the same is read; typed markers stay text, and answers keep their own ids."""
-    written = source(name).replace("+ datetime +", "+ 'now' +")  # one writes the second of the day into every prompt
-    rendered = text(ChatTemplate(written, vocabulary), CHAT)
-    found = {m for m in MARKER.findall(written) + MARKER.findall(rendered) if any(map(str.isalpha, m))}
-    markers = tuple(sorted(found, key=len, reverse=True))
-    (tmp_path / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes())
-    rng, turns = random.Random(name), []
-    add_tokens(tmp_path, markers, special=True)
-    vocabulary = read_tokenizer_json(tmp_path / "tokenizer.json")
-    engine = Engine(ToyModel(vocabulary, drawn(vocabulary), n_ctx=60_000), ChatTemplate(written, vocabulary))
-
-    def read(messages: list[dict]) -> tuple[list[int], list[int]]:
-        asked = AnswerRequest(messages, SamplingSettings(temperature=1.5, seed=len(messages), max_tokens=6))
-        *events, end = engine.answer(asked)
-        prompt = engine.target.committed[: end.statistics.prompt_tokens]
-        return prompt, [event.id for event in events if isinstance(event, Token)]
-
-    for _ in range(4):
-        turns.append({"role": "user", "content": words(rng, markers)})
-        warm = read(turns)
-        typed = [{"role": "user", "content": forged(text(engine.target.template, turns), turns[0]["content"])}]
-        as_typed = read(typed)
-        assert read(turns) == warm
-        engine.forget()
-        assert read(typed) == as_typed
-        engine.forget()
-        assert read(turns) == warm
-        answer = warm[1]
-        said = vocabulary.decode(answer).decode("utf-8", "replace")
-        kept = {KEY: Spelled(vocabulary.fingerprint, tuple(answer))} if rng.random() < 0.5 else {}
-        turns.append({"role": "assistant", "content": said or "-", **kept})
-
-
-def drawn(vocabulary: Vocabulary) -> Callable[[tuple[int, ...]], np.ndarray]:
-    """Logits of the ordinary tokens, fixed by the last ones."""
-
-    def logits(history: tuple[int, ...]) -> np.ndarray:
-        row = np.random.default_rng(history[-2:]).normal(0.0, 2.0, vocabulary.size)
-        row[~vocabulary.ordinary] = -30.0
-        return row
-
-    return logits
-
-
-def forged(rendered: str, first: str) -> str:
-    """A first message that goes on as the whole conversation did."""
-    return rendered[max(0, rendered.find(first.strip())) :]
 
 
 @each_template
