@@ -150,10 +150,6 @@ def said(policy: AdaptiveDepth, match: Match, right: bool, rounds: int) -> None:
         policy.observe(PLAIN_ROUND, [], 1 if right else 2)
 
 
-def value(policy: AdaptiveDepth, matched: int, own: bool = True, agreed: bool = False) -> float:
-    return policy.pace.averages.copies[copy_class(matched, own, agreed, resumed=False)].value
-
-
 def test_copies_are_proposed_once_they_were_seen_to_be_right_and_no_longer_than_that():
     policy = lookups()
     assert policy.begin(0, found(5)) == PLAIN
@@ -164,22 +160,13 @@ def test_copies_are_proposed_once_they_were_seen_to_be_right_and_no_longer_than_
     assert policy.begin(0, found(5)) == PLAIN
 
 
-@pytest.mark.parametrize("other", [found(12, own=False), found(12, agreed=8)])
+@pytest.mark.parametrize("other", [found(12, own=False), found(12, agreed=8), found(12)._replace(resumed=True)])
 def test_an_answer_that_repeats_itself_says_nothing_about_other_passages(other):
     policy = lookups()
     said(policy, found(12), True, 30)
     said(policy, other, False, 12)
     assert policy.begin(0, found(12)) > 0
     assert policy.begin(0, other) == PLAIN
-
-
-def test_an_unproposed_copy_is_compared_with_what_comes_in_every_kind_of_round():
-    policy = lookups()
-    for done in (PLAIN_ROUND, Round(0, 0, 0, 0, 1, 0.0, 0.0, 0.011, 0.0)):
-        before = value(policy, 3)
-        policy.begin(0, found(3))
-        policy.observe(done, [], 1)
-        assert value(policy, 3) > before
 
 
 @pytest.mark.parametrize(("step", "copied"), [(0.0002, 0), (0.002, 1)])
@@ -234,15 +221,6 @@ def test_copies_go_on_for_as_long_as_they_were_seen_to_be_right_whatever_the_lon
         done = Round(0, n, n, n, n + 1, 0.0, 0.0, 1 + n / 400, 0.0, copied=n, plain=not n)
         policy.observe(done, [Proposal(1, "lookup", 0, 0)] * n, 1)
     assert 0 < begun[0] < max(begun) == 40
-
-
-def test_what_is_copied_behind_a_change_is_believed_apart_from_what_agrees():
-    policy = lookups()
-    said(policy, found(12), True, 30)
-    resumed = found(12)._replace(resumed=True)
-    said(policy, resumed, False, 12)
-    assert policy.begin(0, found(12)) > 0
-    assert policy.begin(0, resumed) == PLAIN
 
 
 def test_what_returning_to_single_rows_costs_is_paid_once():

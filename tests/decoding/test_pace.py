@@ -214,17 +214,6 @@ def test_survives_storage_and_refuses_nonsense():
             Pace(passes, 0.1)
 
 
-def test_what_a_wide_pass_costs_besides_itself_is_learned_from_the_passes_behind_it():
-    pace = Pace({1: 1.0, 4: 1.5}, 0.1)
-    for _ in range(10):
-        pace.observe_return(1.4)
-    assert pace.extra(4) == pytest.approx(0.9)
-    assert pace.plain_seconds == 1.0
-    for _ in range(10):
-        pace.observe_return(0.9)  # never below nothing
-    assert pace.extra(4) == pytest.approx(0.5)
-
-
 def test_before_real_rounds_a_wider_pass_that_was_quicker_is_right():
     pace = Pace({1: 1.0, 2: 1.9, 3: 3.08, 4: 2.93, 5: 3.97, 6: 3.83}, 0.1)
     curve = [pace.passes.seconds(n) for n in range(1, 20)]
@@ -241,17 +230,6 @@ def test_widths_that_real_rounds_found_dearer_than_a_wider_one_are_believed():
         pace.passes.observe(8, 1.9)
     assert pace.passes.seconds(6) == pytest.approx(3.2)
     assert pace.passes.seconds(8) == pytest.approx(1.9)
-
-
-def test_each_number_of_threads_has_figures_of_its_own_and_begins_like_the_nearest():
-    pace = Pace({1: 1.0, 4: 2.0}, 0.1)
-    pace.threads = 1
-    assert pace.passes.seconds(4) == pytest.approx(2.0)
-    for _ in range(8):
-        pace.passes.observe(4, 1.8)
-    assert pace.passes.seconds(4) == pytest.approx(1.8)
-    pace.threads = 0
-    assert pace.passes.figures == pytest.approx({1: 1.0, 4: 2.0})
 
 
 def test_rounds_that_contradict_a_figure_cast_the_same_doubt_on_those_never_used():
