@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,10 +150,15 @@ def write_settings(server: Server, text: str, profile: str = "default") -> None:
 
 
 @contextmanager
-def serving(folder: Path, *arguments: str, settings: str = SETTINGS, **environment: str) -> Iterator[Server]:
-    """An app with its data below `folder`."""
+def serving(
+    folder: Path, *arguments: str, settings: str = SETTINGS, before: Callable[[Path], None] | None = None,
+    **environment: str,
+) -> Iterator[Server]:  # fmt: skip
+    """An app with its data below `folder`. before: what fills its default profile's folder."""
     server = Server(folder / "app", list(arguments), environment)
     write_settings(server, settings)
+    if before is not None:
+        before(server.data / "home" / "profiles" / "default")
     try:
         yield server.start()
     finally:
@@ -165,7 +171,7 @@ def make_server(tmp_path: Path) -> Iterator:
         yield lambda *arguments, **more: running.enter_context(serving(tmp_path, *arguments, **more))
 
 
-def served(*arguments: str, scope: str = "module", **more: str) -> Callable:
+def served(*arguments: str, scope: str = "module", **more: Any) -> Callable:
     """A fixture: one app for all tests of a module, or of a session, with these arguments of `serving`."""
 
     @pytest.fixture(scope=scope)

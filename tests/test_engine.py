@@ -128,44 +128,6 @@ def test_a_full_context_drops_the_oldest_turns_and_says_so(small):
     assert ids_of(events)
 
 
-TALK = (
-    "What is 23 + 45?", "Write a Python function that adds two numbers.", "What is OmniDraft?", "What is 12 + 31?",
-    "Write a function named add_all to add up all numbers in a list.", "What is 3 + 9?",
-)  # fmt: skip
-
-
-def talk(engine, models, drafter: ModelSettings | None) -> tuple[list[list[int]], float]:
-    """(the ids of the answers in a conversation of 250 tokens, the share of drafted tokens that was accepted)."""
-    if drafter is not None:
-        small = LlamaDrafter.open(models / "smol-drafter-q5_0.gguf", drafter)
-        translator = Translator(PairMap.build(small.vocabulary, engine.target.model.vocabulary, None), None)
-        engine.pair_drafter(small, ChatTemplate.from_model(small.info, small.vocabulary), translator)
-    messages, told, proposed, accepted = [], [], 0, 0
-    for asked in TALK:
-        messages.append(user(asked))
-        draft = PLAIN if drafter is None else replace(FIXED, lookup=False)
-        events = ask(engine, messages, replace(GREEDY, max_tokens=40), draft)
-        messages.append(assistant(text_of(events)))
-        told.append(ids_of(events))
-        proposed, accepted = proposed + events[-1].statistics.proposed, accepted + events[-1].statistics.accepted
-    if drafter is not None:
-        engine.drafter.model.close()
-        engine.pair_drafter(None, None, None)
-    return told, accepted / max(proposed, 1)
-
-
-def test_a_drafter_of_another_context_accepts_as_much_and_changes_no_word(models):
-    engine = open_engine(models, "tiny-target-a", drafter=False)
-    plain, _ = talk(engine, models, None)
-    told, whole = talk(engine, models, replace(SETTINGS, n_ctx=2048))
-    assert told == plain
-    for less in ({"n_ctx": 128}, {"n_ctx": 64, "kv_type": "q4_0"}):
-        told, rate = talk(engine, models, replace(SETTINGS, **less))
-        assert told == plain
-        assert rate > 0.6 * whole, less
-    close(engine)
-
-
 def test_a_message_that_alone_is_too_long_is_one_clear_error_and_harms_nothing(small):
     before = ask(small, [user("Hello.")])
     with pytest.raises(ModelError, match=r"The last message needs \d+ tokens .* only \d+ fit"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -157,8 +158,7 @@ def test_all_is_given_back(assistant, files, how):
 
 
 def test_both_leave_memory_when_nobody_asks(files, tmp_path):
-    session = Session(find_data_home(tmp_path / "home"), "default", str(files["a"]), None)
-    try:
+    with closing(Session(find_data_home(tmp_path / "home"), "default", str(files["a"]), None)) as session:
         session.apply(**{"model.threads": 1, "unload_after": 1})
         session.prepare()
         first = session.assistant.target
@@ -168,5 +168,3 @@ def test_both_leave_memory_when_nobody_asks(files, tmp_path):
         assert unload_if_idle(session)
         assert is_closed(first)
         assert is_closed(second)
-    finally:
-        session.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -181,34 +182,20 @@ def asked(session, chat, text):
     return job.live.statistics
 
 
-@pytest.fixture
-def make(tmp_path):
-    made = []
-
-    def open_session(target):
-        session = Session(find_data_home(tmp_path / "home"), "default", str(target), None)
-        session.apply(**{"model.threads": 1, "sampling.max_tokens": 12, "sampling.temperature": 0.0})
-        made.append(session)
-        return session
-
-    yield open_session
-    for session in made:
-        session.close()
-
-
-def test_another_drafter_drafts_for_a_target_whose_file_is_gone(make, models, tmp_path):
+def test_another_drafter_drafts_for_a_target_whose_file_is_gone(models, tmp_path):
     target = Path(shutil.copy(models / "tiny-target-a-f16.gguf", tmp_path / "target.gguf"))
-    session = make(target)
-    chat = session.store.create("one").id
-    first = asked(session, chat, "What is 23 + 45?")
-    model = session.assistant.target
-    target.unlink()
-    other = Path(shutil.copy(models / "tiny-drafter-f16.gguf", tmp_path / "other.gguf"))
-    session.choose_drafter(other)
-    assert (session.settings.drafter, session.assistant.loaded.asked.drafter) == (str(other), other)
-    session.apply(**{"draft.mode": "fixed"})
-    second = asked(session, chat, "And 2 + 3?")
-    assert session.assistant.target is model
-    assert second.reused_tokens >= first.prompt_tokens
-    assert second.proposed
-    assert len(session.assistant.engine.memory.pace.passes.figures) > 1, "the target's passes are still known"
+    with closing(Session(find_data_home(tmp_path / "home"), "default", str(target), None)) as session:
+        session.apply(**{"model.threads": 1, "sampling.max_tokens": 12, "sampling.temperature": 0.0})
+        chat = session.store.create("one").id
+        first = asked(session, chat, "What is 23 + 45?")
+        model = session.assistant.target
+        target.unlink()
+        other = Path(shutil.copy(models / "tiny-drafter-f16.gguf", tmp_path / "other.gguf"))
+        session.choose_drafter(other)
+        assert (session.settings.drafter, session.assistant.loaded.asked.drafter) == (str(other), other)
+        session.apply(**{"draft.mode": "fixed"})
+        second = asked(session, chat, "And 2 + 3?")
+        assert session.assistant.target is model
+        assert second.reused_tokens >= first.prompt_tokens
+        assert second.proposed
+        assert len(session.assistant.engine.memory.pace.passes.figures) > 1, "the target's passes are still known"

@@ -174,15 +174,12 @@ def test_drafters_are_compared_once_behind_each_use(session, other, models):
     assert outlook.draft_with_the_quickest(session)
 
 
-def test_passes_that_were_disturbed_pick_nothing(session, other, models, monkeypatch):
+@pytest.mark.parametrize(("name", "value"), [("QUIET", 60.0), ("_sound", lambda _: None)])
+def test_nothing_changes_while_somebody_waits_or_by_passes_that_were_disturbed(
+    session, other, models, monkeypatch, name, value
+):
     used(session, models / "tiny-drafter-f16.gguf")
-    monkeypatch.setattr(outlook, "_sound", lambda _: None)
-    assert not outlook.draft_with_the_quickest(session)
-
-
-def test_nothing_changes_while_somebody_waits(session, other, models, monkeypatch):
-    used(session, models / "tiny-drafter-f16.gguf")
-    monkeypatch.setattr(outlook, "QUIET", 60.0)
+    monkeypatch.setattr(outlook, name, value)
     assert not outlook.draft_with_the_quickest(session)
 
 

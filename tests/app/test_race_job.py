@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 import weakref
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -116,12 +117,9 @@ def test_what_passes_took_in_a_race_is_known_to_the_next_start(session, plan, mo
     assert over(session).phase == "raced"
     home, drafter = session.assistant.home, plan.drafter
     session.close()
-    again = Session(home, "default", str(plan.target), None)
-    try:
+    with closing(Session(home, "default", str(plan.target), None)) as again:
         assert "A race takes at most" in price(again, str(plan.target))
         assert SpeedStore(home.cache).pair(plan.target, drafter, again.model_settings) is None
-    finally:
-        again.close()
 
 
 def test_a_stopped_race_keeps_what_was_scored_and_lets_answers_through(session, plan):

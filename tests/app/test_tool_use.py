@@ -192,12 +192,6 @@ def test_a_servers_function_is_offered_asked_about_and_run(session, shelf):
     assert ask(session, shelf, GREET, "Again.").steps[0].calls[0].result == "Hello, Ada!"
 
 
-def test_no_server_is_started_where_tools_are_off(session, shelf):
-    session.store.update(shelf, tools=None)
-    ask(session, shelf, GREET)
-    assert session.tools.listed() == ["shelf: not running"]
-
-
 def test_a_server_that_fails_is_told_of_and_the_answer_is_written(session, shelf):
     ask(session, shelf, GREET)
     named(session.assistant.home, shelf=a_server("ends"))

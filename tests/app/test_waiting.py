@@ -53,20 +53,6 @@ def said(session, chat) -> list[tuple[str, str | None]]:
     return [(message.content or message.role, message.meta.get("error")) for message in session.store.path(chat)]
 
 
-def test_questions_are_answered_one_after_the_other_in_the_order_of_asking(session):
-    first, second, third = asked_in(session, "one", "two", "three")
-    assert session.writing(first)
-    assert [chat in session.queue for chat in (first, second, third)] == [False, True, True]
-    assert said(session, second) == [("two", None)]
-    end_answer(session)
-    until(lambda: session.writing(second))
-    until(lambda: second not in session.queue)
-    assert third in session.queue
-    session.stop(second)  # a stopped answer ends as well
-    until(lambda: len(said(session, third)) == 2)
-    assert [role for role, _ in said(session, second)] == ["two", "assistant"]
-
-
 def test_the_next_question_of_the_same_conversation_waits_too_and_only_one(session):
     (chat,) = asked_in(session, "one")
     assert conversing.ask(session, chat, "two") is None
@@ -75,15 +61,6 @@ def test_the_next_question_of_the_same_conversation_waits_too_and_only_one(sessi
     end_answer(session)
     until(lambda: session.writing(chat) and chat not in session.queue)
     assert [text for text, _ in said(session, chat)] == ["one", "assistant", "two", "assistant"]
-
-
-def test_one_that_is_taken_back_is_not_answered_and_stays(session):
-    first, second = asked_in(session, "one", "two")
-    session.stop(second)
-    end_answer(session)
-    assert session.writing(second) is False
-    assert said(session, second) == [("two", None), ("assistant", "It was taken back before its turn.")]
-    assert session.writing(first) is False
 
 
 def test_a_new_version_and_another_answer_wait_too(session):
@@ -176,16 +153,6 @@ def test_pages_and_clients_have_their_turn_in_the_order_of_asking(session):
     end_answer(session)
     until(lambda: session.writing(fifth))
     until(lambda: not len(session.queue))
-
-
-def test_a_client_that_goes_away_leaves_its_turn_to_who_waits_behind(session):
-    asked_in(session, "one")
-    client = as_a_client(session, [], "two")
-    (third,) = asked_in(session, "three")
-    session.queue.take_back(client)
-    end_answer(session)
-    until(lambda: session.writing(third))
-    assert client.begun.result() is None
 
 
 class Broken:

@@ -5,7 +5,6 @@ import os
 import threading
 from pathlib import Path
 
-import gguf
 import numpy as np
 import pytest
 
@@ -43,28 +42,10 @@ def test_overlapping_and_missing_folders(write_gguf, tmp_path: Path):
     assert len(find_models([tmp_path, tmp_path / "sub", tmp_path / "missing"])) == 1
 
 
-def odd_gguf(path: Path, **odd: object) -> None:
-    """A header with a tensor, and metadata of types it should not have."""
-    writer = gguf.GGUFWriter(path, "llama")
-    for key, value in odd.items():
-        key = key.replace("__", ".")
-        if isinstance(value, list):
-            writer.add_array(key, value)
-        elif isinstance(value, float):
-            writer.add_float32(key, value)
-        else:
-            writer.add_string(key, value)
-    writer.add_tensor("w", np.zeros((1, 32), np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-
-
-ODD_GGUF = {
-    "list": {"general__file_type": [1, 2]}, "nan": {"llama__attention__head_count": float("nan")},
-    "infinite": {"llama__context_length": float("inf")}, "texts": {"llama__block_count": ["a", "b"]},
-    "name": {"general__name": [1]}, "split": {"split__count": [3]},
+ODD_GGUF = {  # metadata of types it should not have
+    "list": {"general.file_type": [1, 2]}, "nan": {"llama.attention.head_count": float("nan")},
+    "infinite": {"llama.context_length": float("inf")}, "texts": {"llama.block_count": ["a", "b"]},
+    "name": {"general.name": [1]}, "split": {"split.count": [3]},
 }  # fmt: skip
 ODD_FOLDERS = {
     "number": json.dumps({"architectures": 5}), "deep": "[" * 100_000 + "]" * 100_000,
@@ -86,8 +67,8 @@ def listed_in_time(folder: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("odd", ODD_GGUF)
 def test_odd_metadata_keeps_no_other_file_from_being_listed(write_gguf, tmp_path: Path, odd):
-    odd_gguf(tmp_path / "odd.gguf", **ODD_GGUF[odd])
-    write_gguf("good.gguf", "llama", {}, {"w": np.zeros((1, 32), np.float32)})
+    for name, metadata in (("odd.gguf", ODD_GGUF[odd]), ("good.gguf", {})):
+        write_gguf(name, "llama", metadata, {"w": np.zeros((1, 32), np.float32)})
     assert listed_in_time(tmp_path).keys() == {"odd.gguf", "good.gguf"}
 
 

@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from omnidraft.chats import ChatStore, schema
-from omnidraft.errors import StorageError
 from omnidraft.storage import database
 from omnidraft.storage.database import open_database
 
@@ -208,27 +207,3 @@ with ChatStore(sys.argv[1]) as store:
         assert sorted(c.title for c in store.conversations()) == ["a", "b", "c"]
         for chat in store.conversations():
             assert [m.content for m in store.path(chat.id)] == [f"turn {turn}" for turn in range(20)]
-
-
-def test_a_file_that_is_not_ours_or_damaged_is_left_alone(tmp_path):
-    (tmp_path / "text.sqlite").write_text("not a database " * 100)
-    with sqlite3.connect(tmp_path / "foreign.sqlite") as foreign:
-        foreign.execute("CREATE TABLE mine (x)")
-        foreign.execute("INSERT INTO mine VALUES (1)")
-    foreign.close()
-    (tmp_path / "folder.sqlite").mkdir()
-    with ChatStore(tmp_path / "whole.sqlite") as store:
-        talk(store, "walrus", turns=20)
-    whole = (tmp_path / "whole.sqlite").read_bytes()
-    (tmp_path / "cut.sqlite").write_bytes(whole[:4096])
-    for name in ("text", "foreign", "folder", "cut"):
-        path = tmp_path / f"{name}.sqlite"
-        before = path.read_bytes() if path.is_file() else None
-        with pytest.raises(StorageError) as error, ChatStore(path) as store:
-            store.path(store.conversations()[0].id)
-        assert str(path) in str(error.value)
-        assert "\n" not in str(error.value)
-        if name != "cut":
-            assert (path.read_bytes() if path.is_file() else None) == before
-    with pytest.raises(StorageError):
-        ChatStore(tmp_path / "missing" / "chats.sqlite")

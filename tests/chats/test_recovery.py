@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -59,14 +60,11 @@ def test_clients_of_the_api_are_answered_and_pages_say_what_can_be_done(tmp_path
     home = find_data_home(tmp_path / "home")
     path = home.profile("ada").chats
     path.write_bytes(b"garbage" * 999)
-    session = Session(home, "ada", str(models / "tiny-target-a-f16.gguf"), None)
-    try:
+    with closing(Session(home, "ada", str(models / "tiny-target-a-f16.gguf"), None)) as session:
         assert "profile recover ada" in session.damaged
         with session.turn():
             assert session.ready
         chat = session.shown.chat(None)
         with pytest.raises(StorageError, match="profile recover ada"):
             conversing.ask(session, chat.id, "hi")
-    finally:
-        session.close()
     assert path.read_bytes() == b"garbage" * 999

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-from omnidraft.chats import ChatStore
 from omnidraft.errors import StorageError
 
 
@@ -17,17 +16,6 @@ def test_the_most_recently_used_comes_first(store):
     assert [c.title for c in store.conversations(limit=2)][1] == "c"
     assert second in store.conversations()
     assert third in store.conversations()
-
-
-def test_everything_survives_closing_and_opening(tmp_path):
-    with ChatStore(tmp_path / "chats.sqlite") as store:
-        chat = store.create(system="x")
-        store.append(chat.id, "user", "Wie spät? 🕰️ é\u0301 \t'\"\n")
-        store.append(chat.id, "assistant", "Zwölf.", meta={"token_ids": [1, 2], "seed": 3})
-        before = store.snapshot(chat.id)
-    with ChatStore(tmp_path / "chats.sqlite") as store:
-        assert store.snapshot(chat.id) == before
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["chats.sqlite"]
 
 
 def test_the_first_message_names_a_conversation_until_the_user_does(store):

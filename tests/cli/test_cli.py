@@ -184,24 +184,10 @@ def test_absurd_settings_are_refused_in_one_sentence_that_names_them(cli, flag, 
     assert short in said.replace("-", "_") or name in said.replace("-", "_")
 
 
-@pytest.mark.parametrize(("role", "what"), [
-    ("--target", "missing"), ("--target", "folder"), ("--target", "truncated"), ("--target", "other architecture"),
-    ("--drafter", "truncated"),
-])  # fmt: skip
-def test_a_file_that_is_no_usable_model_is_explained(cli, tmp_path, models, role, what):
-    file, whole = tmp_path / f"{what}.gguf", (models / "tiny-target-a-f16.gguf").read_bytes()
-    if what == "folder":
-        file.mkdir()
-    elif what == "truncated":
-        file.write_bytes(whole[: len(whole) // 2])
-    elif what == "other architecture":
-        file.write_bytes(whole.replace(b"\x05\0\0\0\0\0\0\0llama", b"\x05\0\0\0\0\0\0\0lxama", 1))
-    said = refused(cli("chat", role, file, "--threads", 1, "--prompt", "Hi", "--no-seed-cache"))
-    assert file.name in said
-    assert ("lxama" in said) == (what == "other architecture")
-
-
-def test_other_mistakes_are_explained(chat, cli, tmp_path, home):
+def test_other_mistakes_are_explained(chat, cli, tmp_path, home, models):
+    (cut := tmp_path / "cut.gguf").write_bytes((models / "tiny-target-a-f16.gguf").read_bytes()[:1_000_000])
+    for role in ("--target", "--drafter"):
+        assert "cut.gguf" in refused(cli("chat", role, cut, "--threads", 1, "--prompt", "Hi"))
     assert "--prompt" in refused(chat("--json"))
     assert "not allowed with" in refused(chat("--prompt", "a", "--prompts", "qa"))
     assert "no-such" in refused(chat("--prompts", tmp_path / "no-such.jsonl"))
@@ -218,7 +204,6 @@ def test_other_mistakes_are_explained(chat, cli, tmp_path, home):
     ngrams.write_bytes(b"my own notes, not a database" * 40)
     code, _, err = chat("--prompt", "a")
     assert (code, "kept as ngrams.sqlite.damaged-1" in err) == (0, True)
-    assert ngrams.with_name("ngrams.sqlite.damaged-1").read_bytes() == b"my own notes, not a database" * 40
 
 
 def test_a_conversation_through_a_pipe(chat):

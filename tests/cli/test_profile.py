@@ -19,7 +19,7 @@ from omnidraft.decoding.events import Finished, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.learning.adapters.store import AdapterStore, Candidate, keep_candidate
 from omnidraft.learning.adapters.versions import Meta
-from omnidraft.learning.material.record import Record, encode
+from omnidraft.learning.material.record import encode
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.profiles.forget import forget_chat
 from omnidraft.settings.config import AppSettings, DraftSettings, ModelSettings, SamplingSettings, changed
@@ -27,6 +27,7 @@ from omnidraft.settings.file import save_settings
 from omnidraft.storage.paths import ProfilePaths, find_data_home
 from omnidraft.vocab.ngram_store import NgramStore
 from tests.adapters import arrays, lora
+from tests.learning.learning_helpers import random_record
 
 SECRET = "Write a Python function that counts the walruses in Quxington harbour 77310."
 OTHER = "Hello, I would like to book a table for two."
@@ -62,9 +63,13 @@ class Lived:
         weights = {"matrix": np.frombuffer(CANDIDATE, np.float32)}
         keep_candidate(self.new_adapter.parent, Candidate(weights, "base", 1, 2, (self.other, self.chat)))
         with ReplayStore(self.paths.replay) as replay:
-            self.blobs = [encode(self._record(chat, seed)) for chat, seed in ((self.other, 1), (self.chat, 2))]
-            for chat, seed in ((self.other, 1), (self.chat, 2)):
-                replay.add(self._record(chat, seed))
+            kept = [
+                random_record(np.random.default_rng(seed), 60, k=1, chat=chat, target="tiny-target-a")
+                for seed, chat in enumerate((self.other, self.chat))
+            ]
+            self.blobs = [encode(one) for one in kept]
+            for one in kept:
+                replay.add(one)
 
     def _converse(self, store: ChatStore, assistant: Assistant, text: str) -> tuple[str, str]:
         chat = store.create().id
@@ -86,15 +91,6 @@ class Lived:
         files = {"adapter.gguf": lora(f"weights of {name}"), "weights.npz": arrays(matrix=np.arange(8.0))}
         meta = Meta(drafter="d", vocabulary="v", chats=tuple(chats))
         return AdapterStore(self.paths.adapters / "tiny-drafter" / "0123abcd").publish(files, meta).path
-
-    def _record(self, chat: str, seed: int) -> Record:
-        numbers = np.random.default_rng(seed)
-        return Record(
-            chat=chat, target="tiny-target-a", vocabulary="v", prompt=numbers.integers(0, 6000, 40),
-            targets=numbers.integers(0, 6000, 60), pieces=numbers.integers(0, 6000, 60), spans=np.ones(60, int),
-            counts=np.ones(60, int), ids=numbers.integers(0, 6000, 60), logprobs=np.full(60, -1.0, np.float32),
-            rest=np.full(60, 0.5, np.float32),
-        )  # fmt: skip
 
     def table(self) -> str:
         """The n-gram cache's table of the pair that was used."""

@@ -29,13 +29,6 @@ def test_proposes_what_followed_the_longest_match(texts, said, expected):
     assert found.propose(len(expected.ids)) == expected
 
 
-def test_finds_repetition_inside_the_current_text():
-    found = SuffixLookup()
-    found.begin([1, 2, 3, 9, 8])
-    found.extend([1, 2, 3])
-    assert found.propose(3) == Match([9, 8, 1], 3, own=False)
-
-
 def test_says_whether_the_answer_repeats_itself_or_what_was_there_before_it():
     found = SuffixLookup([[1, 2, 3, 4]])
     found.begin([5, 6, 7, 8])

@@ -261,26 +261,6 @@ def test_the_drafter_reads_what_was_verified_after_every_round(vocabulary):
                 assert vocabulary.decode(context[len(PROMPT) :]) == TARGET.decode(said)
 
 
-def test_an_answer_abandoned_at_any_event_leaves_both_models_consistent():
-    sampling = SamplingSettings(temperature=1.0, max_tokens=12)
-    long_prompt = [*PROMPT, C, C, A, B, A, C, B]
-    fresh = ids(list(_speculating(toys.target(), toys.drafter(), long_prompt, sampling)))
-    events = len(list(_speculating(toys.target(), toys.drafter(), long_prompt, sampling)))
-    for taken in range(1, events):
-        target, drafter = toys.target(), toys.drafter()
-        running = _speculating(target, drafter, long_prompt, sampling)
-        said = ids(list(itertools.islice(running, taken)))
-        running.close()
-        assert said == fresh[: len(said)]
-        verified = [*long_prompt, *fresh]
-        assert target.tokens == verified[: len(target.tokens)]
-        assert ids(list(_speculating(target, drafter, long_prompt, sampling))) == fresh
-        other = [*long_prompt[:4], B, B]
-        assert ids(list(_speculating(target, drafter, other, sampling))) == ids(
-            list(_speculating(toys.target(), toys.drafter(), other, sampling))
-        )
-
-
 def _speculating(target, drafter, prompt, sampling):
     drafting = Drafting(drafter, toys.translator(), prompt)
     return toys.decoded(target, prompt, sampling, 5, Speculation(drafting, FixedLength(3)))

@@ -9,7 +9,6 @@ import pytest
 from omnidraft.decoding import measuring
 from omnidraft.decoding.measuring import WIDTHS, measure_pace
 from omnidraft.decoding.pace import Pace
-from omnidraft.decoding.passes import HOPE
 from omnidraft.engine import Engine
 from tests.decoding import toys
 
@@ -52,21 +51,6 @@ def test_a_slow_model_keeps_to_the_budget():
     pace = measure_pace(Slow(toys.target(), 0.3, 0.0), Slow(toys.drafter(), 0.001, 0.0), 0.5)
     assert Slow.now < 1.1  # one pass each for the context and the row may overrun
     assert list(pace.passes.figures) == [1]
-
-
-def test_where_there_is_time_for_two_widths_they_show_what_a_row_adds():
-    found = measure_pace(Slow(toys.target(), 0.03, 0.01), None, 0.5)
-    assert set(found.passes.figures) == {1, 4}
-    assert found.passes.seconds(8) == pytest.approx(0.11)
-
-
-def test_one_pass_of_four_rows_says_what_rows_add_unless_it_was_interrupted():
-    """Of a model with passes like those of one and a half billion parameters there is time for no more."""
-    found = measure_pace(Slow(toys.target(), 0.11, 0.005), None, 0.5)
-    assert set(found.passes.figures) == {1, 4}
-    assert found.passes.seconds(8) == pytest.approx(0.15)
-    stalled = measure_pace(Once(Slow(toys.target(), 0.11, 0.0), {6: 0.5}), None, 0.5)
-    assert stalled.passes.seconds(4) == pytest.approx((1 + 3 * HOPE) * stalled.plain_seconds)
 
 
 def test_the_first_answer_waits_half_a_second_for_it():

@@ -99,28 +99,12 @@ def test_drafting_that_gains_a_third_is_revived_within_200_tokens(seed):
     assert tokens_until(home, pace, drafts, 400) <= 200
 
 
-def test_a_winning_drafter_loses_at_most_a_twentieth_to_plain_stretches():
-    home = machine(FLAT, 0.7)
-    pace = home.pace.duplicate()
-    assert home.answers(pace, 20, 150).rate >= 0.95 * best_fixed(lambda: machine(FLAT, 0.7))
-
-
 # what else a machine does
 
 
 def steep(begin: float, end: float):
     """Others take half of the processors: wide passes suffer four times as much from it."""
     return lambda now, rows: (4.0 if rows > 1 else 1.3) if begin <= now < end else 1.0
-
-
-def test_while_others_have_the_processors_nothing_is_lost_and_afterwards_drafting_comes_back():
-    home = machine(FLAT, 0.6, load=steep(0.0, 12.0))
-    pace = home.pace.duplicate()
-    while home.now < 11.5:
-        home.answers(pace, 1, 30)
-    assert not pace.drafts
-    assert tokens_until(home, pace, drafts, 600) <= 30 + 200
-    assert home.answers(pace, 8, 150).rate >= 0.93 * best_fixed(lambda: machine(FLAT, 0.6))
 
 
 def test_others_that_stay_cost_at_most_three_percent():
@@ -169,50 +153,12 @@ def test_interrupted_rounds_end_nothing_that_pays(share):
 # the clock's judgement
 
 
-def told(proposer: Proposer, rounds: int, tokens: int, took: float) -> int:
-    """Rounds of a way to propose until it is left; returns how many there were."""
-    for done in range(rounds):
-        if proposer.left:
-            return done
-        proposer.observe(tokens, took)
-    return rounds
-
-
-def test_what_a_wrong_decision_costs_is_bounded_in_plain_rounds():
-    proposer = Proposer()
-    assert 0.5 * told(proposer, 1000, 1, 1.5) <= PURSE
-    proposer.try_again()
-    assert 0.5 * told(proposer, 1000, 1, 1.5) <= PURSE / 2
-
-
-def test_one_interrupted_round_ends_nothing_and_long_gains_excuse_no_losses():
-    proposer = Proposer()
-    proposer.observe(1, 50.0)
-    assert not proposer.left
-    told(proposer, 1000, 3, 1.5)
-    assert told(proposer, 1000, 1, 1.5) <= 2 * PURSE
-
-
 def test_knows_what_drafting_lost_before_it_was_ended():
     pace = Pace({1: 1.0}, 0.1)
     assert pace.lost is None
     for _ in range(60):
         pace.draft.observe(1, 1.25)
     assert 0.05 <= pace.lost <= 0.25
-
-
-def test_what_lost_against_plain_rounds_of_long_ago_is_held_against_new_ones_first():
-    pace = Pace({1: 1.0}, 0.1)
-    for _ in range(24):  # the machine has become a quarter slower
-        pace.observe(1, 1.25)
-        pace.draft.observe(1, 1.25, recent=pace.plain_is_recent)
-    assert pace.plain_is_due
-    assert not pace.draft.left
-    pace.observe_plain([1.25] * 7)
-    assert not pace.plain_is_due
-    for _ in range(8):  # but here it is drafting that costs as much, which new ones show
-        pace.draft.observe(1, 1.25, recent=pace.plain_is_recent)
-    assert pace.draft.left
 
 
 def test_tries_in_vain_come_ever_more_rarely_and_soon_where_something_changed():
@@ -225,16 +171,6 @@ def test_tries_in_vain_come_ever_more_rarely_and_soon_where_something_changed():
     assert [b - a for a, b in pairwise(tried)] == [16, 32, 64, 128, 256, 400, 400, 400, 400, 400, 400, 400, 400]
     patience.renew()
     assert patience.left(2.0) <= 8
-
-
-def test_tries_lose_no_more_than_half_a_percent_in_the_long_run():
-    patience, lost = Patience(), 0
-    for _ in range(20_000):
-        if not patience.left(5.0):
-            patience.tried()
-            lost += 5
-        patience.waited += 1
-    assert 0.0025 * 20_000 < lost <= 0.005 * 20_000 + 6 * 5
 
 
 def test_a_machine_that_changes_makes_everything_worth_another_try():
@@ -278,17 +214,6 @@ def test_survives_storage_and_refuses_nonsense():
             Pace(passes, 0.1)
 
 
-def test_what_a_wide_pass_costs_besides_itself_is_learned_from_the_passes_behind_it():
-    pace = Pace({1: 1.0, 4: 1.5}, 0.1)
-    for _ in range(10):
-        pace.observe_return(1.4)
-    assert pace.extra(4) == pytest.approx(0.9)
-    assert pace.plain_seconds == 1.0
-    for _ in range(10):
-        pace.observe_return(0.9)  # never below nothing
-    assert pace.extra(4) == pytest.approx(0.5)
-
-
 def test_before_real_rounds_a_wider_pass_that_was_quicker_is_right():
     pace = Pace({1: 1.0, 2: 1.9, 3: 3.08, 4: 2.93, 5: 3.97, 6: 3.83}, 0.1)
     curve = [pace.passes.seconds(n) for n in range(1, 20)]
@@ -305,17 +230,6 @@ def test_widths_that_real_rounds_found_dearer_than_a_wider_one_are_believed():
         pace.passes.observe(8, 1.9)
     assert pace.passes.seconds(6) == pytest.approx(3.2)
     assert pace.passes.seconds(8) == pytest.approx(1.9)
-
-
-def test_each_number_of_threads_has_figures_of_its_own_and_begins_like_the_nearest():
-    pace = Pace({1: 1.0, 4: 2.0}, 0.1)
-    pace.threads = 1
-    assert pace.passes.seconds(4) == pytest.approx(2.0)
-    for _ in range(8):
-        pace.passes.observe(4, 1.8)
-    assert pace.passes.seconds(4) == pytest.approx(1.8)
-    pace.threads = 0
-    assert pace.passes.figures == pytest.approx({1: 1.0, 4: 2.0})
 
 
 def test_rounds_that_contradict_a_figure_cast_the_same_doubt_on_those_never_used():

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 import pytest
 
 from omnidraft.decoding import sampling
 from omnidraft.decoding.events import Token
-from omnidraft.decoding.sampling import Penalties, Sampler, looked_at
+from omnidraft.decoding.sampling import Penalties, looked_at
 from omnidraft.settings.config import SamplingSettings
 from tests.decoding import toys
-from tests.decoding.test_exactness import LENGTH, answer, enumerated, p_value
+from tests.decoding.test_exactness import answer
 
 STRONG = {"presence_penalty": 0.9, "frequency_penalty": 0.7}
 
@@ -56,43 +54,3 @@ def test_an_answer_cut_and_gone_on_with_is_the_whole_one(temperature):
     rest = toys.decoded(toys.target(), [*toys.PROMPT, *begun], sampling, 3, written=len(begun))
     said = [*begun, *(e.id for e in rest if isinstance(e, Token))]
     assert said[: len(whole)] == list(whole)
-
-
-def penalised_probabilities(presence: float, frequency: float) -> dict[tuple[int, ...], float]:
-    """Where each step is penalised by what the answer said."""
-
-    def step(said: tuple[int, ...], row: np.ndarray) -> np.ndarray:
-        for token, count in Counter(said).items():
-            row[token] -= presence + frequency * count
-        return np.exp(row - row.max())
-
-    return enumerated(step)
-
-
-def test_the_penalised_distribution_is_what_is_verified_against():
-    target, drafter, translate = toys.target(), toys.drafter(), toys.translator()
-    sampling = SamplingSettings.unfiltered(temperature=1.0, max_tokens=LENGTH, **STRONG)
-    found = Counter(answer(target, sampling, seed, toys.speculation(drafter, translate, 4)) for seed in range(2_500))
-    expected = penalised_probabilities(STRONG["presence_penalty"], STRONG["frequency_penalty"])
-    assert p_value(found, expected) > 0.001
-    assert p_value(found, penalised_probabilities(0.0, 0.0)) < 0.001, "the test can tell"
-
-
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_bias_is_added_to_the_targets_logits_and_drafting_changes_nothing_about_it(temperature):
-    sampling = SamplingSettings.unfiltered(max_tokens=30, temperature=temperature)
-    bias, row = {3: 1.5, 4: -2.0}, np.arange(toys.TARGET.size, dtype=np.float32)
-    biased = row.copy()
-    Sampler(sampling, toys.TARGET, 0, bias=bias).prepare(biased, [])
-    shift = np.where(np.isfinite(biased), biased - row, 0)
-    assert shift.tolist() == [bias.get(id, 0.0) for id in range(toys.TARGET.size)]
-
-    def said(seed, speculation=None, **more):
-        events = toys.decoded(toys.target(), toys.PROMPT, sampling, seed, speculation, **more)
-        return [event.id for event in events if isinstance(event, Token)]
-
-    plain = [said(seed, bias=bias) for seed in range(8)]
-    assert plain != [said(seed) for seed in range(8)], "the bias decides something"
-    for seed in range(8):
-        speculation = toys.speculation(toys.drafter(), toys.translator(True), 4)
-        assert said(seed, speculation, bias=bias) == plain[seed]

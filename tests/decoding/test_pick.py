@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from omnidraft.decoding import pick
-from omnidraft.decoding.pick import CoupledPicker, likely_tokens
+from omnidraft.decoding.pick import CoupledPicker
 from omnidraft.decoding.sampling import Sampler
 from omnidraft.settings.config import SamplingSettings
 from tests.decoding import toys
@@ -55,21 +54,3 @@ def test_with_the_same_distribution_drafter_and_target_draw_the_same():
         assert translator.pair.direct[piece] == token
         drawn.add(token)
     assert len(drawn) == 3
-
-
-def test_weights_serve_later_answers_until_they_are_old(monkeypatch):
-    monkeypatch.setattr(pick, "_AGE", 3)
-    translator = toys.translator()
-    first = likely_tokens(translator)
-    token = next(t for t, pieces in enumerate(translator.pair.expansions) if len(pieces) > 1)
-    node = translator.pair.expansions[token][:1]
-    before = first(node)
-    for _ in range(3):
-        translator.emitted(token)
-    assert likely_tokens(translator) is first
-    assert first(node) is before
-    translator.emitted(token)
-    later = likely_tokens(translator)
-    assert later is not first
-    assert later(node) is not before
-    assert likely_tokens(toys.translator()) is not later

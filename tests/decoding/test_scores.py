@@ -54,11 +54,6 @@ def test_a_drafter_has_no_part_in_them(settings):
             assert [(token.id, token.scores) for token in scored(settings, seed, speculation)] == plain
 
 
-def test_nobody_pays_for_what_nobody_asked():
-    events = toys.decoded(toys.target(), toys.PROMPT, SamplingSettings(max_tokens=4), 0)
-    assert all(e.scores is None for e in events if isinstance(e, Token))
-
-
 def test_the_whole_probability_is_one_over_a_large_vocabulary():
     scorer = Scorer(50_000)
     scorer.take(np.random.default_rng(0).normal(0, 4, 50_000).astype(np.float32))

@@ -49,19 +49,6 @@ def answered(assistant: Assistant, models: Path) -> tuple[str, list[str]]:
     return text, told
 
 
-WRONG = ['{"pair": []}', '{"pair": {}}', "[]", "5", "{", "\0"]
-
-
-def test_speeds_of_any_form_count_as_empty(assistant: Assistant, models: Path, caplog):
-    text, _ = answered(assistant, models)
-    speeds = assistant.home.cache / SPEED_FILE
-    for content in WRONG:
-        caplog.clear()
-        speeds.write_text(content)
-        assert answered(assistant, models)[0] == text
-        assert sum(SPEED_FILE in record.message for record in caplog.records) <= 1
-
-
 def test_any_numbers_in_files_of_the_right_form(assistant: Assistant, models: Path):
     text, _ = answered(assistant, models)
     speeds, trials = assistant.home.cache / SPEED_FILE, assistant.home.cache / "trials.json"

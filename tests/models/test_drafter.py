@@ -13,7 +13,7 @@ from omnidraft.backends.llama.model import LlamaDrafter
 from omnidraft.learning.training.drafter import TorchDrafter
 from omnidraft.settings.config import ModelSettings
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
-from tests.llama_file import LlamaFile
+from tests.llama_file import llama_file
 
 TALK = "<|im_start|>user\nWhy is the sky blue?<|im_end|>\n<|im_start|>assistant\nThe sky is blue because of how light"
 
@@ -53,8 +53,8 @@ def test_its_ends_and_its_way_of_cutting_are_those_of_the_model_it_was_cut_from(
 
 def test_llama_cpp_and_torch_compute_the_same(drafter):
     """As the app runs it, but for rounding what is multiplied: at most one likeliest piece of twenty may be another."""
-    with LlamaFile(drafter, context=False) as file:
-        ids = file.ids(TALK)
+    with llama_file(drafter) as file:
+        ids = file.tokenize(TALK.encode(), add_bos=False, special=True)
     model = LlamaForCausalLM.from_pretrained(drafter.parent, gguf_file=drafter.name, dtype=torch.float32)
     with torch.no_grad():
         theirs = model(torch.tensor([ids])).logits[0].numpy()

@@ -15,15 +15,16 @@ from omnidraft.errors import StorageError
 from omnidraft.learning.adapters.serving import MERGED
 from omnidraft.learning.adapters.store import Candidate, keep_candidate, read_candidate
 from omnidraft.learning.material.replay import ReplayStore
+from omnidraft.profiles.folders import create_profile
 from omnidraft.profiles.forget import forget_chat, forget_everything_from, forget_from, list_sources
-
-from .conftest import record
+from omnidraft.storage.paths import ProfilePaths
+from tests.learning.learning_helpers import random_record
 
 
 def test_a_merged_drafter_goes_even_if_its_version_went_before_an_interruption(home):
     paths = home.profile("default")
     with ReplayStore(paths.replay) as replay:
-        replay.add(record(0))
+        replay.add(random_record(np.random.default_rng(0), 30, chat="chat 0"))
     merged = paths.root / MERGED / "drafter" / "v000001.gguf"
     merged.parent.mkdir(parents=True)
     merged.write_bytes(b"weights that know")
@@ -42,6 +43,14 @@ def test_what_is_left_in_nothing_but_a_candidate_is_listed_and_forgotten_by_name
     assert forget_chat(home, "default", "typed in").adapters == 0
     assert read_candidate(store) is None
     assert not list_sources(paths)
+
+
+@pytest.fixture
+def ada(home) -> ProfilePaths:
+    paths = create_profile(home, "Ada")
+    with ChatStore(paths.chats) as store:
+        store.append(store.create().id, "user", "Tell me about walruses.")
+    return paths
 
 
 @contextmanager

@@ -89,8 +89,9 @@ def test_a_program_with_many_open_files_renders_too():
     "{{ " + "(" * 50_000, "{{ " + "(" * 3000 + "1" + ")" * 3000 + " }}", "{{ 1" + "+ 1" * 50_000 + " }}",
     "{% if 1 %}" * 2000 + "{% endif %}" * 2000, "{{ " + "9" * 5000 + " }}", "{{ " + "not " * 5000 + "1 }}",
     "{{ '" + "a" * 140_000 + "' }}", "{{ x | lipsum }}", "{% for %}", "{{ 'a' is nonsense }}",
+    "{{ raise_exception('only on Sundays') }}", "{{ messages[0].content + 1 }}",
 ])  # fmt: skip
-def test_what_cannot_be_compiled_gives_way_to_a_plain_template(vocabulary, source):
+def test_what_cannot_be_compiled_or_writes_no_question_gives_way_to_a_plain_template(vocabulary, source):
     begun = RENDERING.seconds
     template = ChatTemplate(source, vocabulary, "It")
     assert "cannot be used" in template.note

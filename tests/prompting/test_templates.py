@@ -58,14 +58,6 @@ def test_the_bundled_templates_render(bundled, vocabularies: dict[str, Vocabular
     assert not any(control in span.text for span in spans if not span.control for control in controls)
 
 
-@pytest.mark.parametrize(
-    "content", ["👩‍👩‍👧 naïve 漢字 e\u0301", "\ue000\ue0017\ue001", "\t\tif x:\r\n", "\x00\x01", "{{ 7 * 7 }}{% x"]
-)
-def test_any_content_comes_through_unchanged(bundled, content: str):
-    for name in EXPECTED:
-        assert content in text(bundled(name).render([{"role": "user", "content": content}]))
-
-
 ALTERNATE = "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('must alternate') }}{% endif %}"
 SYSTEM, TWICE = {"role": "system", "content": "a"}, [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]
 
@@ -83,13 +75,6 @@ SYSTEM, TWICE = {"role": "system", "content": "a"}, [{"role": "user", "content":
 ])  # fmt: skip
 def test_what_a_template_refuses_or_ignores_is_joined_to_a_message_that_it_takes(chatml, source, messages, written):
     assert text(chatml(source).render(messages)) == written
-
-
-@pytest.mark.parametrize("source", ["{{ raise_exception('only on Sundays') }}", "{{ messages[0].content + 1 }}"])
-def test_a_template_that_cannot_write_a_question_gives_way_to_a_plain_one(chatml, source):
-    template = chatml(source)
-    assert "cannot be used" in template.note
-    assert MESSAGES[-1]["content"] in text(template.render(MESSAGES))
 
 
 def test_a_conversation_that_a_template_refuses_is_an_error_with_its_words(chatml):

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import gguf
+from tests.backends.altered import NUMBERS, altered
 
 HERMES = """{%- if tools %}
 {{- '<|im_start|>system\n' }}
@@ -71,15 +71,7 @@ TEMPLATES = {"hermes": HERMES, "llama": LLAMA, "mistral": MISTRAL}
 
 def copy_with_template(source: Path, target: Path, template: str, for_tools: str | None = None) -> None:
     """The model at `source` as `target`, with another chat template, and one for conversations with tools."""
-    from gguf.scripts.gguf_new_metadata import MetadataDetails, copy_with_new_metadata
-
-    reader = gguf.GGUFReader(source)
-    writer = gguf.GGUFWriter(target, reader.get_field(gguf.Keys.General.ARCHITECTURE).contents())
-    key = gguf.Keys.Tokenizer.CHAT_TEMPLATE
-    changes = {
-        key: MetadataDetails(gguf.GGUFValueType.STRING, template),
-        gguf.Keys.General.NAME: MetadataDetails(gguf.GGUFValueType.STRING, target.stem),
-    }
+    changes = {"tokenizer.chat_template": template, "general.name": target.stem}
     if for_tools is not None:
-        changes[f"{key}.tool_use"] = MetadataDetails(gguf.GGUFValueType.STRING, for_tools)
-    copy_with_new_metadata(reader, writer, changes, [])
+        changes["tokenizer.chat_template.tool_use"] = for_tools
+    altered(source, target, {key: (value, NUMBERS.STRING) for key, value in changes.items()})

@@ -86,7 +86,16 @@ def test_what_every_kind_of_request_takes_has_an_effect(kind, body, given):
 
 WRONG = {
     "model": [5, ["m"], {}],
-    "messages": [None, 5, {}, [], ["Hi"], [{"role": ["user"]}], [{"role": "user", "content": 5}]],
+    "messages": [
+        None,
+        5,
+        {},
+        [],
+        ["Hi"],
+        [{"role": ["user"]}],
+        [{"role": "user", "content": 5}],
+        [{"role": "assistant", "content": "x"}],
+    ],
     "temperature": [10**400, "1", True, [], {}, -1],
     "top_p": ["x", 10**400, True],
     "seed": ["x", 1.5, True, -1, 2**63, []],

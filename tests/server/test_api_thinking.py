@@ -20,19 +20,6 @@ def ask(server, template: str, messages=ASK, **extra):
     return answer.choices[0], answer.usage.prompt_tokens
 
 
-@pytest.mark.parametrize(
-    ("template", "told"),
-    [
-        ("switched", {"enable_thinking": False}),
-        ("switched", {"chat_template_kwargs": {"enable_thinking": False}}),
-        ("switched", {"reasoning_effort": "none"}),
-        ("opened", {"chat_template_kwargs": {"thinking": False}}),
-    ],
-)
-def test_an_option_changes_what_the_model_reads(server, template, told):
-    assert ask(server, template, **told)[1] != ask(server, template)[1]
-
-
 def test_the_same_switch_has_one_meaning_whatever_the_template_calls_it(server):
     prompts = {ask(server, "opened", **told)[1] for told in (
         {"enable_thinking": False}, {"reasoning_effort": "none"}, {"chat_template_kwargs": {"thinking": False}}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import itertools
 import json
 import time
@@ -61,22 +60,6 @@ def many(server, seconds: float, least: int) -> ClientAnswers:
     return heard
 
 
-def abandon(server) -> float:
-    """Begin a long stream and leave it; seconds until another answer has begun."""
-    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=240)
-    body = json.dumps(asking("Count to one thousand.", 4000, stream=True))
-    connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
-    reply = connection.getresponse()
-    for _ in range(6):
-        reply.readline()
-    reply.close()
-    connection.close()
-    left = time.monotonic()
-    status, _, _ = post(server, asking("Hi", 1))
-    assert status == 200
-    return time.monotonic() - left
-
-
 def held(server) -> tuple[float, int, int]:
     """MB, open files and threads of the server."""
     process = psutil.Process(server.process.pid)
@@ -130,4 +113,3 @@ def test_minutes_of_load_leave_memory_flat(server, pytestconfig):
     print(f"{minutes} minutes: {heard.answered}, {heard.refused} refused; before and after: {before} {after}")
     assert after[0] <= before[0] * 1.05
     assert min(heard.answered) >= 0.8 * max(heard.answered) - 1
-    assert abandon(server) < 5.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -38,16 +39,13 @@ def row_of(path: Path, root: Path) -> str | None:
 def home(tmp_path, models):
     """A data home in which something was said."""
     made = find_data_home(tmp_path / "home")
-    session = Session(made, "default", str(models / "tiny-target-a-f16.gguf"), None)
-    try:
+    with closing(Session(made, "default", str(models / "tiny-target-a-f16.gguf"), None)) as session:
         chat = session.shown.chat().id
         session.store.update(chat, system=f"Speak of {PHRASE}.")
         session.apply(**{"sampling.max_tokens": 12, "model.threads": 1})
         conversing.ask(session, chat, PHRASE, [TextFile("a.txt", PHRASE)]).join(60)
         assert session.job.error is None
         yield made.root
-    finally:
-        session.close()
 
 
 def test_every_file_has_a_row_and_text_lies_only_where_it_says_so(home):

@@ -1,8 +1,10 @@
 """Our SQLite files: owned, migrated forward step by step, transactions whole."""
 
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -47,11 +49,24 @@ def test_a_file_of_a_newer_version_is_refused(tmp_path):
         open_database(path, ID, [FIRST])
 
 
-def test_a_file_of_another_store_is_refused(tmp_path):
-    path = tmp_path / "x.sqlite"
-    open_database(path, ID, [FIRST]).close()
-    with pytest.raises(StorageError, match="did not write"):
-        open_database(path, ID + 1, [FIRST])
+@pytest.mark.parametrize("kind", ["of another store", "of another program", "text", "a folder", "below nothing"])
+def test_what_is_not_ours_is_refused_in_a_sentence_and_left_alone(tmp_path, kind):
+    path = tmp_path / "x.sqlite" if kind != "below nothing" else tmp_path / "none" / "x.sqlite"
+    if kind == "of another store":
+        open_database(path, ID + 1, [FIRST]).close()
+    elif kind == "of another program":
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("CREATE TABLE mine (x)")
+    elif kind == "text":
+        path.write_text("not a database " * 100)
+    elif kind == "a folder":
+        path.mkdir()
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(StorageError) as refused:
+        open_database(path, ID, [FIRST])
+    assert str(path) in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert (path.read_bytes() if path.is_file() else None) == before
 
 
 def test_every_earlier_version_of_the_conversations_opens_today(tmp_path):

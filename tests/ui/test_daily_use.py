@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from omnidraft.chats import ChatStore
+from tests.serving import served
 from tests.ui.chatting import answers, arrived, ask, new_chat, wait_idle
-from tests.ui.conftest import SETTINGS, Server, write_settings
 
 BOX = "#od-box textarea"
 STORY = "What is 23 + 45 + 17?"
@@ -15,19 +17,15 @@ OLDER = [f"Older question {number}" for number in range(4)]
 SCROLLED = "document.querySelector('#od-chat .panel-wrap').scrollTop"
 
 
-@pytest.fixture(scope="module")
-def slow(tmp_path_factory):
-    """An app that writes some four tokens a second, with older conversations."""
-    made = Server(tmp_path_factory.mktemp("daily") / "app", [], {"PAUSE": "0.25"})
-    write_settings(made, SETTINGS)
-    with ChatStore(made.data / "home/profiles/default/chats.sqlite") as store:
+def with_older_ones(profile: Path) -> None:
+    with ChatStore(profile / "chats.sqlite") as store:
         for text in OLDER:
             chat = store.create().id
             store.append(chat, "user", text)
             store.append(chat, "assistant", "Yes.")
-    made.start()
-    yield made
-    made.kill()
+
+
+slow = served(before=with_older_ones, PAUSE="0.25")  # some four tokens a second
 
 
 def typed(page, text: str) -> None:
@@ -101,6 +99,3 @@ def test_who_scrolls_up_while_an_answer_is_written_stays_there(slow, pages):
         "(e => e.scrollHeight - e.clientHeight - e.scrollTop < 2)(document.querySelector('#od-chat .panel-wrap'))"
     )
     stop(page)
-
-
-# When the server's first words stand in the page, and when the page is shown.

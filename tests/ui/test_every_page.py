@@ -4,14 +4,15 @@ nothing serious."""
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
 from omnidraft.learning.material.history import History
 from omnidraft.learning.update import Update
+from tests.serving import served
 from tests.ui.accessibility import no_barriers
 from tests.ui.chatting import arrived, ask, import_talk, new_chat, race_and_run, tab
-from tests.ui.conftest import SETTINGS, Server, write_settings
 from ui.common.notes import MEANINGS
 
 JUDGED = {"old": {"direct": 0.1, "greedy": 0.2, "overlap": 0.2, "tokens": 100},
@@ -34,23 +35,22 @@ print(1)  # said
 SHIFTS = """window.odShift = 0;
 const add = (one) => { if (!one.hadRecentInput) window.odShift += one.value; };
 new PerformanceObserver((list) => list.getEntries().forEach(add)).observe({type: 'layout-shift', buffered: true});"""
+# Of what scrolls up and down, whether it scrolls sideways too.
+TOO_WIDE = "[...document.querySelectorAll('html, #od-page, #od-main')].some((e) => e.scrollWidth > e.clientWidth + 1)"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """An app whose drafter has learned twice, as its history says."""
-    made = Server(tmp_path_factory.mktemp("axe") / "app")
-    write_settings(made, SETTINGS)
-    history = History(made.data / "home/profiles/default/metrics.sqlite")
+def with_updates(profile: Path) -> None:
+    """The drafter has learned twice, as the history says."""
+    history = History(profile / "metrics.sqlite")
     for number, outcome in enumerate(("refused", "published"), 1):
         history.save("tiny-drafter/abc", Update(
             number, time.time() - 60, "tiny-drafter-f16", "tiny-target-a", "abc", outcome=outcome, reason="As it is.",
             version=f"v{number:06d}", step=2, steps=2, tokens=640, answers_new=6, losses=(3.0, 2.0), before=JUDGED,
             after=JUDGED, ended=time.time(), seconds=20.0, cpu_seconds=10.0))  # fmt: skip
     history.close()
-    made.start()
-    yield made
-    made.kill()
+
+
+server = served(before=with_updates)
 
 
 @pytest.mark.browser_slow
@@ -127,6 +127,7 @@ def test_pages_stand_at_once_and_do_not_jump(seen):
     page, path, _ = seen
     assert page.evaluate("window.odShift") < 0.05
     page.wait_for_selector(THERE[path])
+    page.wait_for_function(f"!{TOO_WIDE}", timeout=5_000)  # what is drawn late may be wider for a moment
 
 
 def test_words_of_the_field_are_explained_where_they_stand(seen):

@@ -1,4 +1,4 @@
-"""A new user's way through a fresh home: suggested questions, sums, a follow-up, the other pages, all in view."""
+"""A new user's way through a fresh home: suggested questions, sums, a follow-up, all in view."""
 
 from __future__ import annotations
 
@@ -7,29 +7,19 @@ import re
 import pytest
 
 from tests.real import SMOL, real_model
-from tests.serving import SETTINGS
+from tests.serving import SETTINGS, served
 from tests.ui.accessibility import no_barriers
-from tests.ui.chatting import answered, answers, arrived, ask, choose, new_chat, said
-from tests.ui.conftest import Server, write_settings
+from tests.ui.chatting import answered, answers, arrived, ask, new_chat, said
 from tests.ui.stub_hub import StubHub
-from tests.ui.test_every_page import SHIFTS
+from tests.ui.test_every_page import SHIFTS, TOO_WIDE
 from ui.chat.parts import TOY_EXAMPLES
 
 SUMS = {"What is 15 - 6?": 9}
 SIZES = [(1440, 900), (390, 844)]
 ANSWERS = {TOY_EXAMPLES[0]: "The answer is 68.", TOY_EXAMPLES[1]: "return sum(", TOY_EXAMPLES[2]: "OmniDraft is"}
-# Of what scrolls up and down, whether it scrolls sideways too.
-TOO_WIDE = "[...document.querySelectorAll('html, #od-page, #od-main')].some((e) => e.scrollWidth > e.clientWidth + 1)"
 
 
-@pytest.fixture(scope="module")
-def fresh(tmp_path_factory) -> Server:
-    """The app as it comes, but for one thread: the tests share their machine."""
-    made = Server(tmp_path_factory.mktemp("fresh") / "app")
-    write_settings(made, "[model]\nthreads = 1\n")
-    made.start()
-    yield made
-    made.kill()
+fresh = served(settings="[model]\nthreads = 1\n")  # as it comes, but for one thread: the tests share their machine
 
 
 def speedups(page) -> list[float]:
@@ -82,22 +72,6 @@ def test_what_is_suggested_and_what_one_tries_next_is_answered_right(page):
     assert "tokens/s" in page.inner_text("#od-live")
     assert all(gain >= 0.97 for gain in [*shown, *speedups(page)])
     assert not page.evaluate(TOO_WIDE)
-
-
-@pytest.mark.browser_slow
-def test_another_model_goes_on_and_every_page_is_in_view(fresh, pages):
-    page = pages.open(fresh)
-    new_chat(page)
-    choose(page, "#od-target", "tiny-target-b")
-    page.wait_for_selector("#od-notice >> text=answers from here on")
-    ask(page, "What is 6 + 5?")
-    assert "The answer is 11" in answers(page)[-1]
-    for path in ("/learning", "/drift-lab", "/models", "/profiles", "/settings"):
-        page.goto(fresh.origin + path)
-        page.wait_for_selector("#od-page")
-        for width, height in SIZES:
-            page.set_viewport_size({"width": width, "height": height})
-            page.wait_for_function(f"!{TOO_WIDE}", timeout=5_000)  # what is drawn late may be wider for a moment
 
 
 @pytest.mark.browser_slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
@@ -12,7 +13,7 @@ from omnidraft.chats import ChatStore
 from omnidraft.learning.material.replay import ReplayStore
 from omnidraft.profiles.folders import create_profile
 from omnidraft.storage.paths import ProfilePaths, find_data_home
-from tests.profiles.conftest import record
+from tests.learning.learning_helpers import random_record
 from ui.server import make_app
 
 SECRET = "Brunhilde"
@@ -65,7 +66,7 @@ def people(hers) -> Iterator[tuple[Person, Person, str]]:
         chat = chats.create(title=f"{SECRET} asks").id
         chats.append(chat, "user", f"What does {SECRET} eat?")
     with ReplayStore(hers.replay) as replay:
-        replay.add(record(1))
+        replay.add(random_record(np.random.default_rng(1), 30))
     with TestClient(make_app(Sessions(home, "default")), base_url="http://127.0.0.1:7860") as client:
         yield Person(client, "ada"), Person(client, "grace"), chat
 

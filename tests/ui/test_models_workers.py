@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from omnidraft.app import worker_list
@@ -39,14 +41,11 @@ def test_who_is_not_there_is_listed_with_the_reason_and_can_be_removed(session):
 
 def test_what_the_command_line_named_is_shown_and_can_be_taken_off(tmp_path, models):
     first, second = (f"127.0.0.1:{free_port()}" for _ in range(2))
-    made = Session(find_data_home(tmp_path), "default", None, None, f"{first},{second}", "1,1,1")
-    try:
+    with closing(Session(find_data_home(tmp_path), "default", None, None, f"{first},{second}", "1,1,1")) as made:
         assert [str(one.address) for one in worker_list.named(made)] == [first, second]
         worker_list.remove(made, first)
         assert made.model_settings.workers == second
         assert made.model_settings.split is None
-    finally:
-        made.close()
 
 
 @needs_rpc

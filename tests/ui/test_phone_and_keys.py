@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from omnidraft.chats import ChatStore
+from tests.serving import served
 from tests.ui.chatting import answers, arrived, ask, choose, new_chat, questions, tab, wait_idle
-from tests.ui.conftest import SETTINGS, Server, write_settings
 
 MANY = 60
 LONG = "Supercalifragilisticexpialidocious_and_a_name_without_any_place_to_break_it"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    """An app with many conversations, whose answers take a while."""
-    made = Server(tmp_path_factory.mktemp("many") / "app", environment={"PAUSE": "0.3"})
-    write_settings(made, SETTINGS)
-    with ChatStore(made.data / "home/profiles/default/chats.sqlite") as store:
+def with_many(profile: Path) -> None:
+    with ChatStore(profile / "chats.sqlite") as store:
         for number in range(MANY):
             chat = store.create(f"{LONG if number % 7 == 0 else 'Conversation'} {number}")
             store.append(chat.id, "user", f"Question {number}")
             store.append(chat.id, "assistant", f"Answer {number}, with `{LONG}/{LONG}` in it.")
-    made.start()
-    yield made
-    made.kill()
+
+
+server = served(before=with_many, PAUSE="0.3")  # its answers take a while
 
 
 def inside(page, *selectors: str) -> None:

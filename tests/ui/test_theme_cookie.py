@@ -5,33 +5,17 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from fastapi import FastAPI
-from fastapi.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
 from omnidraft.settings.config import AppSettings
 from ui.common.frame import Frame
 
 
-class Profiles:
-    """Stands for the sessions: one profile."""
-
-    def __init__(self, theme: str) -> None:
-        self.theme = theme
-
-    def get(self, profile: str | None = None) -> SimpleNamespace:
-        return SimpleNamespace(settings=AppSettings(theme=self.theme))
-
-
-def told(sessions: Profiles, path: str, cookie: str | None) -> str | None:
-    """The theme that comes with a page; None where nothing is said."""
-    app = FastAPI()
-    app.add_middleware(Frame, sessions=sessions)
-
-    @app.get("/{rest:path}")
-    def page(rest: str) -> PlainTextResponse:
-        return PlainTextResponse("page")
-
+def told(stored: str, path: str, cookie: str | None) -> str | None:
+    """The theme that comes with a page of a profile; None where nothing is said."""
+    session = SimpleNamespace(settings=AppSettings(theme=stored))
+    app = Frame(PlainTextResponse("page"), sessions=SimpleNamespace(get=lambda profile=None: session))
     client = TestClient(app, cookies={} if cookie is None else {"omnidraft_theme": cookie})
     response = client.get(path)
     assert response.text == "page"
@@ -52,9 +36,9 @@ def told(sessions: Profiles, path: str, cookie: str | None) -> str | None:
     ],
 )
 def test_a_page_comes_with_the_stored_theme_where_the_browser_has_another(path, stored, cookie, expected):
-    assert told(Profiles(stored), path, cookie) == expected
+    assert told(stored, path, cookie) == expected
 
 
-def test_nothing_but_pages_does(tmp_path):
+def test_nothing_but_pages_does():
     for path in ("/theme.css", "/gradio_api/info", "/v1/models"):
-        assert told(Profiles("dark"), path, None) is None
+        assert told("dark", path, None) is None

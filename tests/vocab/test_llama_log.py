@@ -3,7 +3,6 @@
 import ctypes
 from pathlib import Path
 
-import gguf
 import llama_cpp
 import pytest
 
@@ -14,6 +13,7 @@ from omnidraft.errors import ModelError
 from omnidraft.settings.config import ModelSettings
 from omnidraft.vocab import llama_vocab
 from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
+from tests.backends.tiny_models import write
 
 _DEAF = llama_cpp.llama_log_callback(lambda level, text, data: None)
 
@@ -30,17 +30,8 @@ def used(models: Path):
     supports_architecture.cache_clear()
 
 
-def headless(path: Path, architecture: str) -> Path:
-    """A GGUF file that says nothing but its architecture."""
-    writer = gguf.GGUFWriter(path, architecture)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
-    return path
-
-
 def test_an_unsupported_architecture_is_named(tmp_path: Path):
-    path = headless(tmp_path / "new.gguf", "zeta-7")
+    path = write(tmp_path / "new.gguf", "zeta-7")
     with pytest.raises(ModelError, match="architecture 'zeta-7'"):
         read_info(path)
     llama_cpp.llama_log_set(_DEAF, ctypes.c_void_p(0))
@@ -50,4 +41,4 @@ def test_an_unsupported_architecture_is_named(tmp_path: Path):
 
 def test_a_missing_setting_is_named(tmp_path: Path):
     with pytest.raises(ModelError, match=r"tokenizer\.ggml\.model"):
-        read_gguf_vocabulary(headless(tmp_path / "empty.gguf", "llama"))
+        read_gguf_vocabulary(write(tmp_path / "empty.gguf", "llama"))

@@ -44,11 +44,6 @@ def test_every_pair_expands_exactly(drafter):
         assert_expansions_are_exact(PairMap.build(vocabulary(drafter), vocabulary(target), None))
 
 
-def test_a_llama_drafter_shares_this_many_byte_strings():
-    pair = pair_map("llama-spm", "qwen2")
-    assert (pair.shared, pair.drafter.size) == (26_342, 32_000)
-
-
 def test_ordinary_pieces_are_preferred_over_byte_tokens():
     pair = pair_map("llama-spm", "gpt-2")
     token = pair.target.by_bytes[b"A"]

@@ -5,7 +5,8 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -73,37 +74,24 @@ def refusal(path: Path) -> str:
     return str(caught.value)
 
 
-def test_folders_that_cannot_be_targets_are_refused_with_a_reason(folder: Path, tmp_path: Path):
-    def copy(name: str) -> Path:
-        return Path(shutil.copytree(folder, tmp_path / name))
+def weights(change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
+    """With other bytes for weights."""
+    return lambda folder: (file := folder / "model.safetensors").write_bytes(change(file.read_bytes()))
 
-    missing = copy("missing")
-    (missing / "model.safetensors").unlink()
-    assert "no weights" in refusal(missing)
-    cut = copy("cut")
-    weights = (cut / "model.safetensors").read_bytes()
-    (cut / "model.safetensors").write_bytes(weights[:-1000])
-    assert "cut short" in refusal(cut)
-    noise = copy("noise")
-    (noise / "model.safetensors").write_bytes(b"\xff" * 1000)
-    assert "damaged" in refusal(noise)
-    tokenizer = copy("tokenizer")
-    (tokenizer / "tokenizer.json").unlink()
-    assert "tokenizer" in refusal(tokenizer)
-    code = copy("code")
-    change_config(code, model_type="own-thing", auto_map={"AutoModelForCausalLM": "modeling_own.OwnModel"})
-    assert "never run" in refusal(code)
-    quantized = copy("quantized")
-    change_config(quantized, quantization_config={"quant_method": "gptq", "bits": 4})
-    assert "quantized with gptq" in refusal(quantized)
-    deeper = copy("deeper")
-    change_config(deeper, num_hidden_layers=4)
-    assert "lacks weights" in refusal(deeper)
-    encoder = copy("encoder")
-    change_config(encoder, architectures=["BertModel"])
-    assert "no plain text model" in refusal(encoder)
-    assert "config.json" in refusal(tmp_path)
-    assert "does not exist" in refusal(tmp_path / "nowhere")
+
+@pytest.mark.parametrize(("change", "told"), [
+    (lambda folder: (folder / "model.safetensors").unlink(), "no weights"),
+    (weights(lambda whole: whole[:-1000]), "cut short"), (weights(lambda _: b"\xff" * 1000), "damaged"),
+    (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer"),
+    (partial(change_config, model_type="own-thing", auto_map={"AutoModelForCausalLM": "own.OwnModel"}), "never run"),
+    (partial(change_config, quantization_config={"quant_method": "gptq", "bits": 4}), "quantized with gptq"),
+    (partial(change_config, num_hidden_layers=4), "lacks weights"),
+    (partial(change_config, architectures=["BertModel"]), "no plain text model"),
+    (lambda folder: (folder / "config.json").unlink(), "config.json"), (shutil.rmtree, "does not exist"),
+])  # fmt: skip
+def test_folders_that_cannot_be_targets_are_refused_with_a_reason(folder: Path, tmp_path: Path, change, told: str):
+    change(other := Path(shutil.copytree(folder, tmp_path / "other")))
+    assert told in refusal(other)
 
 
 def test_models_with_a_state_are_refused_with_a_reason(tmp_path: Path):

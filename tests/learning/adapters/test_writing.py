@@ -17,17 +17,6 @@ def test_what_a_killed_process_left_is_deleted_and_what_is_written_is_not(tmp_pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["other.gguf", "out.gguf"]
 
 
-def test_an_interrupted_file_leaves_nothing_behind(tmp_path):
-    def write() -> None:
-        with versions._writing(tmp_path / "out.gguf") as made:
-            made.write_bytes(b"half")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write()
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_full_disk_is_noticed_before_writing(tmp_path, monkeypatch):
     usage = SimpleNamespace(total=10**9, used=0, free=10**6)
     monkeypatch.setattr(versions.shutil, "disk_usage", lambda folder: usage)

@@ -1,6 +1,5 @@
 """What no template foresaw is shown as text: nothing is lost, and nothing hangs."""
 
-import json
 import random
 import time
 from functools import cache
@@ -8,12 +7,9 @@ from functools import cache
 import pytest
 
 from omnidraft.prompting.formats.chat_format import ChatFormat
-from omnidraft.prompting.templates import ChatTemplate
-from omnidraft.vocab.llama_vocab import read_gguf_vocabulary
 from tests.prompting.formats.test_learned import JSON, NAMED, PYTHON, TAGS, TOOLS, WRITTEN, form
 from tests.prompting.reading import format_of_source, read
-from tests.prompting.thinking_templates import OPENED, SWITCHED
-from tests.prompting.tool_templates import HERMES, LLAMA
+from tests.prompting.tool_templates import HERMES
 
 HARMONY = "{{ '<|start|><|channel|><|message|>' }}{{ messages[0].content }}"
 CALLS = {"json": JSON, "named": NAMED, "tags": TAGS, "python": PYTHON}
@@ -71,26 +67,3 @@ def test_a_megabyte_of_arguments_takes_seconds_in_small_pieces(shape, closed):
     shown = everything(read(shape_of(shape), text, TOOLS, size=64))
     assert time.process_time() - begun < 10
     assert shown.count("x{<") == 200_000
-
-
-def damaged(source: str, by: random.Random) -> str:
-    a, b = sorted(by.sample(range(len(source)), 2))
-    return by.choice([
-        source[:a], source[a:], source[:a] + source[b:], source[:b] + source[a:],
-        source[:a] + by.choice("{}%'\"()[]<|>~\0é") + source[a + 1 :],
-    ])  # fmt: skip
-
-
-@pytest.mark.parametrize("source", [HERMES, LLAMA, SWITCHED, OPENED], ids=["hermes", "llama", "switched", "opened"])
-def test_a_damaged_template_leaves_a_chat(models, source):
-    vocabulary, by = read_gguf_vocabulary(models / "tiny-target-b-f16.gguf"), random.Random(source)
-    noted = 0
-    for _ in range(25):
-        template = ChatTemplate(damaged(source, by), vocabulary, "It")
-        written = "".join(span.text for span in template.render([{"role": "user", "content": "Are you there?"}]))
-        assert "Are you there?" in written
-        noted += template.note is not None
-    assert noted, "some of them cannot be used, and that is told"
-    answer = read(template.form, "Yes, I am.", TOOLS, template.opened)
-    assert "Yes, I am." in everything(answer)
-    assert json.dumps(template.thinking)
