@@ -92,3 +92,4 @@ def test_the_commands_install_from_the_locks():
         assert "--no-deps --require-hashes -r requirements.lock" in command
         assert f"torch=={pins('requirements.txt')['torch']}" in command
         assert "requirements.txt" not in command
+        assert "--upgrade-deps" in command, "Debian 12's pip (23.0) takes no settings of a build from a lock"
