@@ -15,13 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
+from omnidraft.app.embedding import embed
 from omnidraft.app.loaded_pair import LoadedPair, LoadRequest
-from omnidraft.backends.base import Aborted, Embedding, LanguageModel
+from omnidraft.backends.base import LanguageModel
 from omnidraft.chats import ChatStore
 from omnidraft.decoding.events import Event, Finished, Notice, Token
 from omnidraft.decoding.request import AnswerRequest
 from omnidraft.engine import Engine
-from omnidraft.errors import ContextFull, ModelError, OmniDraftError, StorageError
+from omnidraft.errors import ModelError, OmniDraftError, StorageError
 from omnidraft.learning.adapters.serving import AUTO, NO_ADAPTER
 from omnidraft.learning.material.record import CAPTURE, Answered
 from omnidraft.learning.scheduler import Scheduler
@@ -33,15 +34,10 @@ from omnidraft.prompting.grammar_state import forget_vocabulary, whole_vocabular
 from omnidraft.settings.config import AppSettings, CacheSettings, ModelSettings
 from omnidraft.settings.file import load_settings
 from omnidraft.storage.paths import DataHome
-from omnidraft.vocab import Vocabulary
 
 
 class Busy(OmniDraftError):
     """Somebody else has the models."""
-
-
-class NoEmbeddings(ModelError):
-    """What is loaded cannot compute embeddings, or does not know ids that came as a text."""
 
 
 class Assistant:
@@ -173,7 +169,7 @@ class Assistant:
                 self._commit()
 
     def embed(self, texts: Sequence[str | Sequence[int]], stopped: Callable[[], bool]) -> tuple[np.ndarray, int]:
-        """See `embed`; with the loaded target, once nobody else uses it."""
+        """See `embedding.embed`; with the loaded target, once nobody else uses it."""
         with self._answering():
             return embed(self.need_engine().target.model, texts, stopped)
 
@@ -282,40 +278,3 @@ def _settle_in() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()
-
-
-def embed(
-    target: LanguageModel, texts: Sequence[str | Sequence[int]], stopped: Callable[[], bool]
-) -> tuple[np.ndarray, int]:
-    """A row of length 1 per text (or ids of one), and how many tokens all had. ContextFull if one is too long.
-
-    ModelError where `stopped` came true before the end.
-    """
-    if not isinstance(target, Embedding):
-        raise NoEmbeddings(
-            f"{target.name} cannot compute embeddings here: only GGUF files on this machine can; choose another model."
-        )
-    ids = [_ids(text, target.vocabulary, target.n_ctx) for text in texts]
-    try:
-        vectors = target.embed(ids, stopped)
-    except Aborted:
-        raise ModelError("The embeddings were given up.") from None
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.where(lengths > 0, lengths, 1.0), sum(map(len, ids))
-
-
-def _ids(text: str | Sequence[int], vocabulary: Vocabulary, n_ctx: int) -> list[int]:
-    if not isinstance(text, str):
-        if not all(0 <= token < vocabulary.size for token in text):
-            raise NoEmbeddings("input has token ids that the model does not know.")
-        ids = list(text)
-    else:
-        least = len(text.encode("utf-8", "replace")) // vocabulary.longest_piece
-        start = [vocabulary.bos] if vocabulary.add_bos and vocabulary.bos is not None else []
-        # A text far too long is not tokenized only to learn that.
-        ids = [*start, *vocabulary.encode(text, at_start=True)] if least < n_ctx else [0] * least
-    if len(ids) > n_ctx:
-        raise ContextFull(
-            f"An input has {len(ids):,} tokens or more, but the model's context holds {n_ctx:,}; send it in parts."
-        )
-    return ids

@@ -19,11 +19,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from omnidraft.app.assistant import Assistant
+from omnidraft.app.giving_way import GivingWay
 from omnidraft.app.live import Live
 from omnidraft.app.models_list import same_file
 from omnidraft.app.race_view import UNDER_WAY, Needed, Offer, RacePlan, RaceView, Times, silent, step_seconds
 from omnidraft.app.speeds import SpeedStore
-from omnidraft.app.waiting import GivingWay
 from omnidraft.errors import Defect, NoRoom, OmniDraftError
 from omnidraft.lab.experiment import Began, Interrupted, Said, Turn
 from omnidraft.lab.race import LANES, Lane, Lesson, Score, race, score, teach

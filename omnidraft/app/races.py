@@ -6,9 +6,10 @@ import threading
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+from omnidraft.app.giving_way import GivingWay
 from omnidraft.app.race_job import RaceJob
 from omnidraft.app.race_view import RacePlan
-from omnidraft.app.waiting import GivingWay, StillAnswering
+from omnidraft.app.waiting import StillAnswering
 from omnidraft.errors import ModelError
 
 if TYPE_CHECKING:

@@ -37,8 +37,7 @@ class Counts:
     """As of the last change, so that nobody needs a file for them.
 
     answers, tokens, bytes: of the replay; fresh: answers of the present vocabulary that no update has seen; learned:
-    those that one has; enough: how many of the fresh ones an update could be judged with, else 0; costs: as in
-    `History`.
+    those that one has; enough: the fresh ones, 0 while no answer at all is held out to judge by; costs: as in `History`.
     """
 
     answers: int = 0

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from omnidraft.app.giving_way import GivingWay
 from omnidraft.app.race_job import RaceJob
 from omnidraft.app.race_view import RacePlan
 from omnidraft.app.speeds import SpeedStore
-from omnidraft.app.waiting import GivingWay
 from omnidraft.decoding.pace import Pace
 from omnidraft.errors import ModelError, SettingsError
 from omnidraft.lab.prompts import own_prompts, topic_prompts

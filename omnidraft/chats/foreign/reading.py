@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from omnidraft.chats.foreign.programs import PROGRAMS, Program, as_stored
+from omnidraft.chats.foreign.programs import PROGRAMS, Program
+from omnidraft.chats.foreign.turns import as_stored
 from omnidraft.chats.records import Conversation, Message
 from omnidraft.errors import StorageError
 from omnidraft.format import counted, size

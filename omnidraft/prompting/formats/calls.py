@@ -13,14 +13,12 @@ from typing import Any
 from omnidraft.prompting.formats.arguments import (
     Read,
     code_arguments,
-    dump,
-    is_object,
     json_arguments,
-    json_end,
     loose_arguments,
     tag_arguments,
 )
 from omnidraft.prompting.formats.chat_format import CallShape, JsonCalls, LooseArguments, NamedCalls, TagArguments
+from omnidraft.prompting.formats.json_values import dump, is_object, json_end
 from omnidraft.prompting.formats.pattern import MORE, Match, Pattern, match, skip_space
 from omnidraft.prompting.json_schema import fits
 

@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from omnidraft.prompting.formats.arguments import CLOSERS
 from omnidraft.prompting.formats.chat_format import (
     CallShape,
     JsonCalls,
@@ -21,6 +20,7 @@ from omnidraft.prompting.formats.chat_format import (
     TagArguments,
     WrittenCall,
 )
+from omnidraft.prompting.formats.json_values import CLOSERS
 from omnidraft.prompting.formats.pattern import (
     ID,
     KEY,

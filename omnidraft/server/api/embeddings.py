@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import AfterValidator, Field
 from starlette.concurrency import run_in_threadpool
 
-from omnidraft.app.assistant import NoEmbeddings
+from omnidraft.app.embedding import NoEmbeddings
 from omnidraft.app.session import Session
 from omnidraft.app.waiting import Job
 from omnidraft.backends.gguf.file import ModelInfo

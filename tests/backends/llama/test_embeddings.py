@@ -4,7 +4,7 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from omnidraft.app.assistant import NoEmbeddings, embed
+from omnidraft.app.embedding import NoEmbeddings, embed
 from omnidraft.backends.base import Aborted, Embedding
 from omnidraft.backends.llama.model import LlamaTarget
 from omnidraft.errors import ContextFull, ModelError
